@@ -1,0 +1,2 @@
+// Package cloud emulates the Hetzner Cloud API in memory.
+package cloud
