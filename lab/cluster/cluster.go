@@ -84,7 +84,13 @@ func start(ctx context.Context, o Options, binaries Binaries) (_ *Cluster, err e
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
 	c := &Cluster{binaries: binaries, watchdog: w, plane: &envtest.ControlPlane{}}
-	c.stop = sync.OnceValue(func() error { return errors.Join(c.plane.Stop(), w.end()) })
+	c.stop = sync.OnceValue(func() error {
+		// Nothing of the cluster is kept, so nothing is gained by ending it gently,
+		// which takes a second if no client has a request under way, else more.
+		err := w.end()
+		_ = c.plane.Stop() // waits for the processes, and regrets to find no one to signal
+		return err
+	})
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, c.stop())
@@ -209,6 +215,6 @@ func (c *Cluster) Guard(p *os.Process) { c.watchdog.tell("guard", p) }
 // Unguard undoes Guard. It is called when p has been waited for.
 func (c *Cluster) Unguard(p *os.Process) { c.watchdog.tell("unguard", p) }
 
-// Stop ends the API server, then etcd, then what is still guarded, and removes
-// Dir. It may be called more than once.
+// Stop ends the API server, etcd and what is still guarded, and removes Dir.
+// It may be called more than once.
 func (c *Cluster) Stop() error { return c.stop() }

@@ -289,7 +289,7 @@ func TestStartGivenUp(t *testing.T) {
 	t.Setenv("TMPDIR", tmp)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	c, err := Start(ctx, Options{Log: cancelWriter(func(line string) {
+	c, err := Start(ctx, Options{Log: onLine(func(line string) {
 		if strings.HasPrefix(line, "starting etcd") {
 			cancel()
 		}
@@ -305,10 +305,6 @@ func TestStartGivenUp(t *testing.T) {
 		t.Errorf("left behind: %v", left)
 	}
 }
-
-type cancelWriter func(line string)
-
-func (w cancelWriter) Write(p []byte) (int, error) { w(string(p)); return len(p), nil }
 
 func TestStartFails(t *testing.T) {
 	tmp, assets := t.TempDir(), t.TempDir()

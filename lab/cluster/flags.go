@@ -38,6 +38,9 @@ func (c *Cluster) configure(o Options, etcdLog, apiLog io.Writer) (err error) {
 		return err
 	}
 
+	// A lone member elects itself after this time (milliseconds), of a second by default.
+	etcd.Configure().Set("heartbeat-interval", "20").Set("election-timeout", "200")
+
 	frontProxyCA := filepath.Join(api.CertDir, "front-proxy-ca.crt")
 	if err := writeCA(frontProxyCA); err != nil {
 		return err

@@ -14,43 +14,45 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
-
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// download has envtest download the programs. Only the Start of an Environment
-// does that, so it gets arguments with which it then starts nothing.
-func download(ctx context.Context, log io.Writer, dir string) error {
-	fmt.Fprintf(log, "downloading the control plane's programs (%s, about 100 MB)\n", series(KubernetesVersion))
-	ctrllog.SetLogger(logr.Discard()) // of what Start says about that
-	existing := false
-	env := &envtest.Environment{
-		UseExistingCluster:          &existing,
-		DownloadBinaryAssets:        true,
-		DownloadBinaryAssetsVersion: series(KubernetesVersion), // not every patch release is published
-		BinaryAssetsDirectory:       dir,
-		ControlPlane:                envtest.ControlPlane{Etcd: &envtest.Etcd{Args: []string{"{{"}}},
-	}
-	done := make(chan error, 1)
-	go func() {
-		_, err := env.Start()
-		done <- err
-	}()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case err := <-done:
-		got := filepath.Dir(env.ControlPlane.GetAPIServer().Path)
-		if got == "." {
-			return err
+// downloadFrom has envtest download the programs that an index of releases
+// lists; empty means envtest's own index. Only the Start of an Environment does
+// that, so it gets arguments with which it then starts nothing.
+func downloadFrom(index string) func(ctx context.Context, log io.Writer, dir string) error {
+	return func(ctx context.Context, log io.Writer, dir string) error {
+		fmt.Fprintf(log, "downloading the control plane's programs (%s, about 100 MB)\n", series(KubernetesVersion))
+		ctrllog.SetLogger(logr.Discard()) // of what Start says about its arguments
+		env := &envtest.Environment{
+			UseExistingCluster:           new(false),
+			DownloadBinaryAssets:         true,
+			DownloadBinaryAssetsVersion:  series(KubernetesVersion), // not every patch release is published
+			DownloadBinaryAssetsIndexURL: index,
+			BinaryAssetsDirectory:        dir,
+			ControlPlane:                 envtest.ControlPlane{Etcd: &envtest.Etcd{Args: []string{"{{"}}},
 		}
-		for _, name := range binaryNames {
-			if err := os.Rename(filepath.Join(got, name), filepath.Join(dir, name)); err != nil {
+		done := make(chan error, 1)
+		go func() {
+			_, err := env.Start()
+			done <- err
+		}()
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case err := <-done:
+			path := env.ControlPlane.GetAPIServer().Path
+			if path == "" {
 				return err
 			}
+			for _, name := range binaryNames {
+				if err := os.Rename(filepath.Join(filepath.Dir(path), name), filepath.Join(dir, name)); err != nil {
+					return err
+				}
+			}
+			return os.RemoveAll(filepath.Dir(path))
 		}
-		return os.RemoveAll(got)
 	}
 }
 
