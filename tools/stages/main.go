@@ -11,116 +11,63 @@ import (
 )
 
 func main() {
-	root := &cobra.Command{
-		Use:   "stages",
-		Short: "Keep the stages of the tutorial true to " + stages.File,
-		Args:  cobra.NoArgs,
-	}
-	root.AddCommand(list(), check(), diff(), propagate(), newStage())
-	repo.Run(root)
-}
-
-func list() *cobra.Command {
-	var from, after string
-	cmd := &cobra.Command{
-		Use:   "list",
-		Short: "Print the names of the stages in order, a line each",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+	root := &cobra.Command{Use: "stages", Short: "Keep the stages of the tutorial true to " + stages.File, Args: cobra.NoArgs}
+	add := func(use, short string, args cobra.PositionalArgs, run func(*stages.Set, []string) error) *cobra.Command {
+		cmd := &cobra.Command{Use: use, Short: short, Args: args, RunE: func(_ *cobra.Command, args []string) error {
 			s, err := stages.Open()
 			if err != nil {
 				return err
 			}
-			all := s.Stages
-			if from+after != "" { // one of them is empty
-				if all, err = s.From(from + after); err != nil {
-					return err
-				}
-			}
-			if after != "" {
-				all = all[1:]
-			}
-			for _, s := range all {
-				fmt.Fprintln(cmd.OutOrStdout(), s.Name)
-			}
-			return nil
-		},
+			return run(s, args)
+		}}
+		root.AddCommand(cmd)
+		return cmd
 	}
-	cmd.Flags().StringVar(&from, "from", "", "only this `STAGE` and the later ones")
-	cmd.Flags().StringVar(&after, "after", "", "only the stages later than this `STAGE`")
-	cmd.MarkFlagsMutuallyExclusive("from", "after")
-	return cmd
-}
 
-func check() *cobra.Command {
-	return &cobra.Command{
-		Use:   "check",
-		Short: "Compare stages, modules and pages with what they should be; change nothing",
-		Args:  cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			s, err := stages.Load()
-			if err != nil {
+	var from, after string
+	list := add("list", "Print the names of the stages in order, a line each", cobra.NoArgs, func(s *stages.Set, _ []string) error {
+		all := s.Stages
+		if from+after != "" { // one of them is empty
+			var err error
+			if all, err = s.From(from + after); err != nil {
 				return err
 			}
-			return s.Check()
-		},
-	}
-}
+		}
+		if after != "" {
+			all = all[1:]
+		}
+		for _, stage := range all {
+			fmt.Println(stage.Name)
+		}
+		return nil
+	})
+	list.Flags().StringVar(&from, "from", "", "only this `STAGE` and the later ones")
+	list.Flags().StringVar(&after, "after", "", "only the stages later than this `STAGE`")
+	list.MarkFlagsMutuallyExclusive("from", "after")
 
-func diff() *cobra.Command {
+	add("check", "Compare stages, modules and pages with what they should be; change nothing", cobra.NoArgs,
+		func(s *stages.Set, _ []string) error { return s.Check() })
+
 	var check bool
-	cmd := &cobra.Command{
-		Use:   "diff [STAGE...]",
-		Short: "Write the diff pages and the tables of changes in the articles",
-		RunE: func(cmd *cobra.Command, names []string) error {
-			s, err := stages.Load()
-			if err != nil {
-				return err
-			}
-			changed, err := s.Diff(names, check)
-			for _, name := range changed {
-				fmt.Fprintln(cmd.OutOrStdout(), name)
-			}
-			return err
-		},
-	}
-	cmd.Flags().BoolVar(&check, "check", false, "write nothing; fail if a page is not up to date")
-	return cmd
-}
+	diff := add("diff [STAGE...]", "Write the diff pages and the tables of changes in the articles", cobra.ArbitraryArgs, func(s *stages.Set, names []string) error {
+		changed, err := s.Diff(names, check)
+		for _, name := range changed {
+			fmt.Println(name)
+		}
+		return err
+	})
+	diff.Flags().BoolVar(&check, "check", false, "write nothing; fail if a page is not up to date")
 
-func propagate() *cobra.Command {
-	var from, base string
+	var edited, base string
 	var tidy bool
-	cmd := &cobra.Command{
-		Use:   "propagate --from STAGE",
-		Short: "Carry an edit of a stage into every later one by three-way merges",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			s, err := stages.Load()
-			if err != nil {
-				return err
-			}
-			return s.Propagate(cmd.OutOrStdout(), from, base, tidy)
-		},
-	}
-	cmd.Flags().StringVar(&from, "from", "", "the `STAGE` that was edited")
-	cmd.Flags().StringVar(&base, "base", "HEAD", "the `REV` that the edit started from")
-	cmd.Flags().BoolVar(&tidy, "tidy", true, "run go mod tidy in stages whose go.mod or imports change")
-	_ = cmd.MarkFlagRequired("from") // fails for unknown flags only
-	return cmd
-}
+	propagate := add("propagate --from STAGE", "Carry an edit of a stage into every later one by three-way merges", cobra.NoArgs,
+		func(s *stages.Set, _ []string) error { return s.Propagate(edited, base, tidy) })
+	propagate.Flags().StringVar(&edited, "from", "", "the `STAGE` that was edited")
+	propagate.Flags().StringVar(&base, "base", "HEAD", "the `REV` that the edit started from")
+	propagate.Flags().BoolVar(&tidy, "tidy", true, "run go mod tidy in stages whose go.mod or imports change")
+	_ = propagate.MarkFlagRequired("from") // fails for an unknown flag only
 
-func newStage() *cobra.Command {
-	return &cobra.Command{
-		Use:   "new NAME",
-		Short: "Start a stage as a copy of the last one",
-		Args:  cobra.ExactArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error {
-			s, err := stages.Load()
-			if err != nil {
-				return err
-			}
-			return s.New(args[0])
-		},
-	}
+	add("new NAME", "Start a stage as a copy of the last one", cobra.ExactArgs(1),
+		func(s *stages.Set, args []string) error { return s.New(args[0]) })
+	repo.Run(root)
 }

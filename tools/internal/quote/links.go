@@ -18,7 +18,7 @@ var (
 	anchor   = regexp.MustCompile(`<[^>]*\b(?:id|name)="([^"]+)"`)
 	linkText = regexp.MustCompile(`!?\[([^\]]*)\]\([^)]*\)`)
 	// link finds targets: [text](target), [label]: target, HTML attributes, <https://...>.
-	link = regexp.MustCompile(`\]\(\s*<?((?:[^()\s<>]|\([^()\s]*\))+)|^ {0,3}\[[^\]]+\]:\s+<?([^\s<>]+)|\b(?:src|href)="([^"]*)"|<(https?:[^>]*)>`)
+	link = regexp.MustCompile(`\]\(\s*<?((?:[^()\s<>]|\([^()\s]*\))+)|^ {0,3}\[[^\]^][^\]]*\]:\s+<?([^\s<>]+)|\b(?:src|href)="([^"]*)"|<(https?:[^>]*)>`)
 )
 
 // outside returns the lines of a page with those of its fences made empty.

@@ -108,7 +108,7 @@ func run(r *repo.Repo, update bool) error {
 		}
 		if out != nil {
 			out = append(out, lines[done:]...)
-			if _, err := r.Write(name, []byte(strings.Join(out, "\n")+"\n"), 0o644); err != nil {
+			if _, err := r.Write(name, []byte(strings.Join(out, "\n")+"\n"), false); err != nil {
 				return err
 			}
 		}

@@ -31,18 +31,17 @@ func numbered(data []byte) []line {
 	return lines
 }
 
-// lineRange is the selector of lines: /first/,/last/ or /only/ or {/block/}.
+// lineRange is the selector of lines: {/block/} or /only/ or /first/,/last/.
 // A slash in a pattern is written \/.
-var lineRange = regexp.MustCompile(`(?:^| )(\{)?/((?:\\.|[^/\\])+)/(\}|,/((?:\\.|[^/\\])+)/)?$`)
+var lineRange = regexp.MustCompile(`(?:^| )(?:\{/((?:\\.|[^/\\])+)/\}|/((?:\\.|[^/\\])+)/(?:,/((?:\\.|[^/\\])+)/)?)$`)
 
 // choose returns the lines of a source that a selector means: a part by name,
 // if there is a name, and of this part a range, if there is a range.
 func choose(name string, data []byte, selector string) ([]line, error) {
 	lines := numbered(data)
-	m := lineRange.FindStringSubmatchIndex(selector)
-	part := selector
-	if m != nil {
-		part = selector[:m[0]]
+	part, block, first, last := selector, "", "", ""
+	if m := lineRange.FindStringSubmatch(selector); m != nil {
+		part, block, first, last = strings.TrimSuffix(selector, m[0]), m[1], m[2], m[3]
 	}
 	var err error
 	switch {
@@ -56,21 +55,11 @@ func choose(name string, data []byte, selector string) ([]line, error) {
 	default:
 		err = fmt.Errorf("no selector %s; see tools/README.md", part)
 	}
-	if err != nil || m == nil {
-		return trim(lines), err
+	if err == nil && block+first != "" {
+		lines, err = cut(lines, block+first, last, block != "") // one of them is empty
+		lines = dedent(lines)
 	}
-	group := func(i int) string {
-		if m[2*i] < 0 {
-			return ""
-		}
-		return selector[m[2*i]:m[2*i+1]]
-	}
-	block := group(1) == "{"
-	if block != (group(3) == "}") {
-		return nil, fmt.Errorf("half a brace in %s; write {/pattern/}", selector)
-	}
-	lines, err = cut(lines, group(2), group(4), block)
-	return dedent(trim(lines)), err
+	return trim(lines), err
 }
 
 // cut returns the lines from the only one that matches first to the next that

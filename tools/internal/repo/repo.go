@@ -75,25 +75,20 @@ func (r *Repo) Read(name string) ([]byte, error) {
 
 // Write makes data the content of a file, and its folder if need be. A file
 // that has this content and mode already is not touched.
-func (r *Repo) Write(name string, data []byte, perm os.FileMode) (changed bool, err error) {
-	path := r.Path(name)
-	info, err := os.Stat(path)
-	exists := err == nil
-	if exists {
-		if old, err := os.ReadFile(path); err == nil && bytes.Equal(old, data) && info.Mode()&0o111 == perm&0o111 {
-			return false, nil
-		}
+func (r *Repo) Write(name string, data []byte, exec bool) (changed bool, err error) {
+	file, mode := r.Path(name), os.FileMode(0o644)
+	if exec {
+		mode = 0o755
 	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return false, err
+	old, err := os.ReadFile(file)
+	if info, statErr := os.Stat(file); err == nil && statErr == nil && bytes.Equal(old, data) && info.Mode()&0o111 == mode&0o111 {
+		return false, nil
 	}
-	if err := os.WriteFile(path, data, perm); err != nil {
-		return false, err
-	}
-	if exists { // WriteFile sets the mode of new files only
-		return true, os.Chmod(path, perm)
-	}
-	return true, nil
+	return true, errors.Join(
+		os.MkdirAll(filepath.Dir(file), 0o755),
+		os.WriteFile(file, data, mode),
+		os.Chmod(file, mode), // of a file that was there
+	)
 }
 
 // Under returns the files of a folder, with their paths relative to it.

@@ -22,6 +22,9 @@ const goVersion = "1.26.0"
 
 // Check compares the repository with its declaration and returns all that is wrong.
 func (s *Set) Check() error {
+	if err := s.load(); err != nil {
+		return err
+	}
 	var wrong repo.Problems
 	s.checkFolders(&wrong)
 	for _, stage := range s.Stages {
@@ -68,7 +71,7 @@ func (s *Set) checkFolders(wrong *repo.Problems) {
 // checkChanges compares what a stage changes with what it declares and may spend.
 func (s *Set) checkChanges(stage *Stage, wrong *repo.Problems) {
 	old, new := s.inherited(stage), s.trees[stage]
-	before := "nothing"
+	before := "an empty folder"
 	if stage.Prev != nil {
 		before = stage.Prev.Name
 	}
@@ -91,12 +94,12 @@ func (s *Set) checkChanges(stage *Stage, wrong *repo.Problems) {
 			continue
 		}
 		name, carry := stage.Name+"/"+c.path, fmt.Sprintf("declare %q in %s", c.kind+" "+c.path, File)
-		if stage.Prev != nil {
+		if c.kind != "add" {
 			carry += ", or go run ./tools/stages propagate --from " + before
 		}
 		switch line, was, is := repo.FirstDiff(repo.Lines(c.old.data), repo.Lines(c.new.data)); {
 		case c.kind == "add":
-			wrong.Add(name, 1, "not in %s and not declared; %s", before, carry)
+			wrong.Add(name, 1, "new, but not declared; %s", carry)
 		case c.kind == "remove":
 			wrong.Add(name, 1, "missing, but in %s; %s", before, carry)
 		case line == 0:
@@ -115,7 +118,7 @@ func (s *Set) checkChanges(stage *Stage, wrong *repo.Problems) {
 		switch {
 		case strings.HasSuffix(d.Path, "/"):
 			state = "has no such file"
-		case before && after && mode(a) == mode(b) && string(a.data) == string(b.data):
+		case before && after && a.equal(b):
 			state = "is the same as in " + stage.Prev.Name
 		case before && after:
 			state = "is changed"
@@ -134,7 +137,8 @@ func (s *Set) checkChanges(stage *Stage, wrong *repo.Problems) {
 
 var (
 	partNumber = regexp.MustCompile(`part[0-9]`)
-	banned     = regexp.MustCompile(`part[0-9][a-z-]*|\b20[0-9][0-9]\b|\b(TODO|FIXME)\b`)
+	// A year is no part of an IPv6 address, such as 2001:db8::1.
+	banned = regexp.MustCompile(`(part[0-9][a-z-]*)|(?:^|[^\w:])(20[0-9][0-9])(?:[^\w:]|$)|\b(TODO|FIXME)\b`)
 )
 
 // checkSource looks for what would make every later stage edit a line, and for
@@ -150,8 +154,8 @@ func (s *Set) checkSource(stage *Stage, wrong *repo.Problems) {
 			own = "/" + own // as part of a module path only
 		}
 		for i, line := range repo.Lines(data) {
-			if m := banned.FindString(strings.ReplaceAll(line, own, "")); m != "" {
-				wrong.Add(name, i+1, "%q; a stage names no parts, years or things to do: the next stage would have to change it", m)
+			if m := banned.FindStringSubmatch(strings.ReplaceAll(line, own, "")); m != nil {
+				wrong.Add(name, i+1, "%q; take it out: a stage names no parts, years or things to do", strings.Join(m[1:], ""))
 			}
 		}
 	}

@@ -14,6 +14,9 @@ func (s *Set) New(name string) error {
 	if len(s.Stages) == 0 {
 		return fmt.Errorf("%s declares no stage to copy; write the first one by hand", File)
 	}
+	if err := s.load(); err != nil {
+		return err
+	}
 	last := s.Stages[len(s.Stages)-1]
 	if !header.MatchString(name + ": x") {
 		return fmt.Errorf("%q is no stage name; use lower-case letters, digits and hyphens", name)
@@ -22,11 +25,7 @@ func (s *Set) New(name string) error {
 		return fmt.Errorf("%s exists already; choose another name", name)
 	}
 	for path, f := range last.handedOn(s.trees[last], name) {
-		perm := os.FileMode(0o644)
-		if f.exec {
-			perm = 0o755
-		}
-		if _, err := s.Write(name+"/"+path, f.data, perm); err != nil {
+		if _, err := s.Write(name+"/"+path, f.data, f.exec); err != nil {
 			return err
 		}
 	}
@@ -44,7 +43,7 @@ func (s *Set) New(name string) error {
 	}
 	work.Cleanup()
 	work.SortBlocks()
-	if _, err := s.Write("go.work", modfile.Format(work.Syntax), 0o644); err != nil {
+	if _, err := s.Write("go.work", modfile.Format(work.Syntax), false); err != nil {
 		return err
 	}
 
@@ -52,7 +51,7 @@ func (s *Set) New(name string) error {
 		return err
 	}
 	stanza := fmt.Sprintf("\n%s: one sentence that says what it adds\n  budget +0 -0\n", name)
-	if _, err := s.Write(File, append(data, stanza...), 0o644); err != nil {
+	if _, err := s.Write(File, append(data, stanza...), false); err != nil {
 		return err
 	}
 	for page, text := range map[string]string{
@@ -62,11 +61,11 @@ func (s *Set) New(name string) error {
 		if _, err := os.Lstat(s.Path(page)); err == nil {
 			continue
 		}
-		if _, err := s.Write(page, []byte(text), 0o644); err != nil {
+		if _, err := s.Write(page, []byte(text), false); err != nil {
 			return err
 		}
 	}
-	if s, err = Load(); err != nil {
+	if s, err = Open(); err != nil {
 		return err
 	}
 	_, err = s.Diff([]string{name}, false)

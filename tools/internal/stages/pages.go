@@ -14,6 +14,9 @@ import (
 // and the tables in their articles. It returns the files that it changed. With
 // check it writes nothing, and the error names what it would change.
 func (s *Set) Diff(names []string, check bool) (changed []string, err error) {
+	if err := s.load(); err != nil {
+		return nil, err
+	}
 	stages := s.Stages
 	if len(names) > 0 {
 		stages = nil
@@ -54,7 +57,7 @@ func (s *Set) diff(stages []*Stage, check bool, wrong *repo.Problems) (changed [
 		for _, name := range slices.Sorted(maps.Keys(pages)) {
 			want := []byte(pages[name])
 			if !check {
-				wrote, err := s.Write(name, want, 0o644)
+				wrote, err := s.Write(name, want, false)
 				if err != nil {
 					return changed, err
 				}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"go/parser"
 	"go/token"
-	"io"
 	"maps"
 	"os"
 	"os/exec"
@@ -19,11 +18,14 @@ import (
 )
 
 // Propagate carries what the working tree changes in a stage since the
-// revision base into every later stage, and says to w what it does. It stops
+// revision base into every later stage, and prints what it does. It stops
 // after the first stage with conflicts: the markers have to be resolved before
 // the files can go further. With tidy, a stage whose requirements or imports
 // change gets its go.mod and go.sum tidied.
-func (s *Set) Propagate(w io.Writer, from, base string, tidy bool) error {
+func (s *Set) Propagate(from, base string, tidy bool) error {
+	if err := s.load(); err != nil {
+		return err
+	}
 	chain, err := s.From(from)
 	if err != nil {
 		return err
@@ -33,7 +35,7 @@ func (s *Set) Propagate(w io.Writer, from, base string, tidy bool) error {
 		if err != nil {
 			return err
 		}
-		m := merge{Set: s, w: w, stage: stage, base: stage.Prev.handedOn(atBase, stage.Name), theirs: s.inherited(stage), ours: s.trees[stage]}
+		m := merge{Set: s, stage: stage, base: stage.Prev.handedOn(atBase, stage.Name), theirs: s.inherited(stage), ours: s.trees[stage]}
 		if err := m.run(tidy); err != nil {
 			return err
 		}
@@ -45,20 +47,17 @@ func (s *Set) Propagate(w io.Writer, from, base string, tidy bool) error {
 // base and theirs are the previous one's before and after the edit.
 type merge struct {
 	*Set
-	w                  io.Writer
 	stage              *Stage
 	base, theirs, ours tree
 	conflicts          repo.Problems
-	untidy             bool
 }
 
 func (m *merge) run(tidy bool) error {
+	needed := m.ours.needs()
 	paths := maps.Clone(m.base)
 	maps.Copy(paths, m.theirs)
+	delete(paths, "go.sum")
 	for _, p := range slices.Sorted(maps.Keys(paths)) {
-		if p == "go.sum" {
-			continue
-		}
 		if err := m.file(p); err != nil {
 			return err
 		}
@@ -66,10 +65,10 @@ func (m *merge) run(tidy bool) error {
 	if len(m.conflicts) > 0 {
 		return fmt.Errorf("%w\nthen: go run ./tools/stages propagate --from %s", m.conflicts, m.stage.Name)
 	}
-	if !m.untidy || !tidy {
+	if !tidy || slices.Equal(needed, m.ours.needs()) {
 		return nil
 	}
-	fmt.Fprintf(m.w, "%s: go mod tidy\n", m.stage.Name)
+	fmt.Printf("%s: go mod tidy\n", m.stage.Name)
 	cmd := exec.Command("go", "mod", "tidy")
 	cmd.Dir, cmd.Env = m.Path(m.stage.Name), append(os.Environ(), "GOWORK=off")
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -86,60 +85,48 @@ func (m *merge) file(p string) error {
 	base, hadIt := m.base[p]
 	theirs, haveIt := m.theirs[p]
 	ours, weHaveIt := m.ours[p]
-	same := func(a, b file) bool { return a.exec == b.exec && bytes.Equal(a.data, b.data) }
+	merged, did := theirs, "added"
 	switch {
-	case hadIt && haveIt && same(base, theirs), // no edit
-		weHaveIt && haveIt && same(ours, theirs), // here already
+	case hadIt && haveIt && base.equal(theirs), // no edit
+		haveIt && weHaveIt && ours.equal(theirs), // here already
 		hadIt && !weHaveIt:                       // this stage has removed it
 		return nil
-	case !haveIt && !same(base, ours):
+	case !haveIt && !base.equal(ours):
 		m.conflicts.Add(name, 1, "deleted in %s but changed here; delete it, or restore it there", m.stage.Prev.Name)
 		return nil
 	case !haveIt:
+		fmt.Printf("%s: deleted\n", name)
 		delete(m.ours, p)
-		fmt.Fprintf(m.w, "%s: deleted\n", name)
-		if err := os.Remove(m.Path(name)); err != nil {
-			return err
-		}
+		err := os.Remove(m.Path(name))
 		for dir := path.Dir(name); os.Remove(m.Path(dir)) == nil; dir = path.Dir(dir) { // as long as it is empty
 		}
-		m.noteImports(p, base.data, nil)
-		return nil
-	case !weHaveIt:
-		ours = theirs
-		fmt.Fprintf(m.w, "%s: added\n", name)
-		m.noteImports(p, nil, theirs.data)
-	default:
-		merged, err := m.threeWay(base.data, ours.data, theirs.data)
+		return err
+	case weHaveIt:
+		data, err := m.threeWay(ours.data, base.data, theirs.data)
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
-		for i, line := range repo.Lines(merged) {
+		for i, line := range repo.Lines(data) {
 			if strings.HasPrefix(line, "<<<<<<< "+m.stage.Name) {
 				m.conflicts.Add(name, i+1, "conflict with the edit in %s; resolve it", m.stage.Prev.Name)
 			}
 		}
-		ours.data = merged
+		merged, did = file{data, ours.exec}, "merged"
 		if base.exec != theirs.exec {
-			ours.exec = theirs.exec
+			merged.exec = theirs.exec
 		}
-		if same(ours, m.ours[p]) {
-			return nil // the edit is part of this stage already
+		if merged.equal(ours) { // the edit is part of this stage already
+			return nil
 		}
-		fmt.Fprintf(m.w, "%s: merged\n", name)
-		m.noteImports(p, m.ours[p].data, merged)
 	}
-	m.ours[p] = ours
-	perm := os.FileMode(0o644)
-	if ours.exec {
-		perm = 0o755
-	}
-	_, err := m.Write(name, ours.data, perm)
+	fmt.Printf("%s: %s\n", name, did)
+	m.ours[p] = merged
+	_, err := m.Write(name, merged.data, merged.exec)
 	return err
 }
 
 // threeWay runs git merge-file.
-func (m *merge) threeWay(base, ours, theirs []byte) ([]byte, error) {
+func (m *merge) threeWay(ours, base, theirs []byte) ([]byte, error) {
 	dir, err := os.MkdirTemp("", "propagate")
 	if err != nil {
 		return nil, err
@@ -161,21 +148,22 @@ func (m *merge) threeWay(base, ours, theirs []byte) ([]byte, error) {
 	return out, err
 }
 
-// noteImports asks for a tidy if an edit of a file can change what the module requires.
-func (m *merge) noteImports(p string, before, after []byte) {
-	if p == "go.mod" || path.Ext(p) == ".go" && !slices.Equal(imports(before), imports(after)) {
-		m.untidy = true
+// needs returns what decides the requirements of a stage: its go.mod and its imports.
+func (t tree) needs() []string {
+	all := []string{string(t["go.mod"].data)}
+	for p, f := range t {
+		if path.Ext(p) != ".go" {
+			continue
+		}
+		// A file that does not parse is for the compiler to complain about.
+		if f, err := parser.ParseFile(token.NewFileSet(), "", f.data, parser.ImportsOnly); err == nil {
+			for _, spec := range f.Imports {
+				all = append(all, spec.Path.Value)
+			}
+		}
 	}
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
-func imports(src []byte) []string {
-	f, err := parser.ParseFile(token.NewFileSet(), "", src, parser.ImportsOnly)
-	if err != nil {
-		return nil
-	}
-	var paths []string
-	for _, spec := range f.Imports {
-		paths = append(paths, spec.Path.Value)
-	}
-	return slices.Sorted(slices.Values(paths))
-}
+func (f file) equal(g file) bool { return f.exec == g.exec && bytes.Equal(f.data, g.data) }

@@ -48,13 +48,8 @@ func Open() (*Set, error) {
 	return &Set{Repo: r, Stages: all, trees: map[*Stage]tree{}}, nil
 }
 
-// Load is Open and reads the stages too. It refuses what cannot be compared
-// line by line.
-func Load() (*Set, error) {
-	s, err := Open()
-	if err != nil {
-		return nil, err
-	}
+// load reads the stages. It refuses what cannot be compared line by line.
+func (s *Set) load() error {
 	var wrong repo.Problems
 	for _, stage := range s.Stages {
 		t := tree{}
@@ -62,7 +57,7 @@ func Load() (*Set, error) {
 			name := stage.Name + "/" + path
 			info, err := os.Lstat(s.Path(name))
 			if err != nil {
-				return nil, err
+				return err
 			}
 			if !info.Mode().IsRegular() {
 				wrong.Add(name, 1, "not a regular file; a stage holds text files only")
@@ -70,7 +65,7 @@ func Load() (*Set, error) {
 			}
 			data, err := s.Read(name)
 			if err != nil {
-				return nil, err
+				return err
 			}
 			if bytes.IndexByte(data, 0) >= 0 {
 				wrong.Add(name, 1, "not a text; a stage holds text files only, so remove it or let .gitignore name it")
@@ -81,7 +76,7 @@ func Load() (*Set, error) {
 		}
 		s.trees[stage] = t
 	}
-	return s, wrong.Err()
+	return wrong.Err()
 }
 
 // find returns a stage by name.
@@ -175,10 +170,10 @@ func compare(a, b tree) []change {
 		case !after:
 			c.kind, to = "remove", "/dev/null"
 			head += fmt.Sprintf("deleted file mode %s\n", mode(old))
+		case old.equal(new):
+			continue
 		case old.exec != new.exec:
 			head += fmt.Sprintf("old mode %s\nnew mode %s\n", mode(old), mode(new))
-		case bytes.Equal(old.data, new.data):
-			continue
 		}
 		// The differ's own first line is not one that git understands.
 		_, body, _ := strings.Cut(string(diff.Diff(from, old.data, to, new.data)), "\n")
@@ -197,6 +192,7 @@ func compare(a, b tree) []change {
 	return all
 }
 
+// mode is what git calls a file's mode.
 func mode(f file) string {
 	if f.exec {
 		return "100755"
