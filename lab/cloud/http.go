@@ -10,6 +10,7 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -288,13 +289,20 @@ func decode(d *json.Decoder, in any) error {
 		err = errors.New("more than one value")
 	}
 	if wrongType := (*json.UnmarshalTypeError)(nil); errors.As(err, &wrongType) && wrongType.Field != "" {
-		return invalid(wrongType.Field, "must not be of type %s", wrongType.Value)
+		return invalid(jsonPath(wrongType.Field), "must not be of type %s", wrongType.Value)
 	}
 	if name, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
 		return invalid(strings.Trim(name, `"`), "is unknown")
 	}
 	// API reference, error codes. The message is a guess.
 	return failure(http.StatusBadRequest, "json_error", "invalid JSON input: %s", err)
+}
+
+// jsonPath leaves the names of embedded Go types out of an error's field.
+func jsonPath(field string) string {
+	names := strings.Split(field, ".")
+	names = slices.DeleteFunc(names, func(name string) bool { return name != strings.ToLower(name) })
+	return strings.Join(names, ".")
 }
 
 // unreadable is a guess.

@@ -221,9 +221,10 @@ func updateNetwork(r *request) (any, error) {
 		return nil, err
 	}
 	in := struct {
-		update
-		ExposeRoutesToVSwitch bool `json:"expose_routes_to_vswitch"`
-	}{update{Name: n.Name}, n.ExposeRoutesToVSwitch}
+		Name                  string            `json:"name"`
+		Labels                map[string]string `json:"labels"`
+		ExposeRoutesToVSwitch bool              `json:"expose_routes_to_vswitch"`
+	}{n.Name, nil, n.ExposeRoutesToVSwitch}
 	if err := r.decode(&in); err != nil {
 		return nil, err
 	}
