@@ -69,7 +69,7 @@ func TestAnchors(t *testing.T) {
 		{"words", []string{"# What the Models teach"}, []string{"what-the-models-teach"}},
 		{"punctuation", []string{"## go.mod: `-o jsonpath`, or *not*? ##"}, []string{"gomod--o-jsonpath-or-not"}},
 		{"underscore and hyphen", []string{"### HCLOUD_TOKEN two-word"}, []string{"hcloud_token-two-word"}},
-		{"letters of all languages", []string{"# Über Größe"}, []string{"über-größe"}},
+		{"letters of all languages", []string{"# Über Größe e\u0301"}, []string{"über-größe-e\u0301"}},
 		{"repetition", []string{"# A", "# A", "# A"}, []string{"a", "a-1", "a-2"}},
 		{"link", []string{"# See [the page](page.md) now"}, []string{"see-the-page-now"}},
 		{"dash", []string{"# one — two"}, []string{"one--two"}},

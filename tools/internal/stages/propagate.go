@@ -88,8 +88,7 @@ func (m *merge) file(p string) error {
 	merged, did := theirs, "added"
 	switch {
 	case hadIt && haveIt && base.equal(theirs), // no edit
-		haveIt && weHaveIt && ours.equal(theirs), // here already
-		hadIt && !weHaveIt:                       // this stage has removed it
+		hadIt && !weHaveIt: // this stage has removed it
 		return nil
 	case !haveIt && !base.equal(ours):
 		m.conflicts.Add(name, 1, "deleted in %s but changed here; delete it, or restore it there", m.stage.Prev.Name)
@@ -115,7 +114,7 @@ func (m *merge) file(p string) error {
 		if base.exec != theirs.exec {
 			merged.exec = theirs.exec
 		}
-		if merged.equal(ours) { // the edit is part of this stage already
+		if merged.equal(ours) { // it has the edit already
 			return nil
 		}
 	}
