@@ -2,6 +2,7 @@ package cloud
 
 import (
 	"cmp"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -172,23 +173,15 @@ func (p *project) hit(method, path, pattern string) *Fault {
 
 // answer is the response of the effects that do not serve the request.
 func (f *Fault) answer() response {
-	body := []byte(f.Body)
 	if f.Effect == EffectHTML {
-		page := "<html><head><title>502 Bad Gateway</title></head><body><h1>502 Bad Gateway</h1></body></html>\n"
-		page = strings.ReplaceAll(page, "502 Bad Gateway", http.StatusText(f.Status))
-		return response{f.Status, "text/html", cmpBytes(body, []byte(page))}
+		title := fmt.Sprintf("%d %s", f.Status, http.StatusText(f.Status))
+		page := fmt.Sprintf("<html><head><title>%s</title></head><body><h1>%s</h1></body></html>\n", title, title)
+		return response{f.Status, "text/html", []byte(cmp.Or(f.Body, page))}
 	}
 	code := cmp.Or(f.Code, codes[f.Status], "unknown_error")
 	res := errorResponse(failure(f.Status, code, "%s", cmp.Or(f.Message, http.StatusText(f.Status), code)))
-	res.body = cmpBytes(body, res.body)
+	res.body = []byte(cmp.Or(f.Body, string(res.body)))
 	return res
-}
-
-func cmpBytes(a, b []byte) []byte {
-	if len(a) > 0 {
-		return a
-	}
-	return b
 }
 
 // actionError is how actions end under the effect fail.

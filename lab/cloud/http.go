@@ -157,6 +157,7 @@ func (c *Cloud) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		c.mu.Lock()
 		if r.fault = r.project.hit(req.Method, path, pattern); r.fault != nil {
 			entry.Fault = r.fault.Effect
+			c.changed()
 		}
 		c.mu.Unlock()
 	}

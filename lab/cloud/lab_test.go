@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -206,4 +207,39 @@ func (l *lab) server(t testing.TB, name string, networks ...int64) schema.Server
 	a := l.ok(t, "POST", "/_lab/v1/servers", fmt.Sprintf(`{"name":%q,"server_type":"cx23","image":"ubuntu-24.04","networks":%s}`, name, ids))
 	l.finish(t, a)
 	return l.ok(t, "GET", fmt.Sprintf("/_lab/v1/servers/%d", a.Server.ID), "").Server
+}
+
+func decode(t testing.TB, text string, into any) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(text), into); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func mustCIDR(text string) *net.IPNet {
+	_, n, err := net.ParseCIDR(text)
+	if err != nil {
+		panic(err)
+	}
+	return n
+}
+
+func ips(texts ...string) []net.IP {
+	all := []net.IP{}
+	for _, text := range texts {
+		all = append(all, net.ParseIP(text))
+	}
+	return all
+}
+
+// sortKeys writes JSON with the keys of objects in order.
+func sortKeys(t testing.TB, text string) string {
+	t.Helper()
+	var v any
+	decode(t, text, &v)
+	sorted, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(sorted)
 }

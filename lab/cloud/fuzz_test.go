@@ -1,0 +1,93 @@
+package cloud_test
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+
+	"example.com/ccm-from-scratch/lab/cloud"
+)
+
+// FuzzServeHTTP sends anything to a cloud that has a server and a network. It
+// never panics, always answers in JSON, and never with a 5xx.
+func FuzzServeHTTP(f *testing.F) {
+	for _, seed := range [][3]string{
+		{"GET", "/v1/servers?page=2&per_page=1&sort=name:desc&label_selector=a+in+(b,c)", ""},
+		{"GET", "/v1/actions?id=9000001&id=x", ""},
+		{"GET", "/v1/servers/3000001/actions/9000001", ""},
+		{"GET", "/v1/networks/2000001/members?subnet=10.0.0.0/24", ""},
+		{"GET", "/v1/images?architecture=arm&include_deprecated=true&bound_to=1", ""},
+		{"POST", "/v1/servers", `{"name":"x","server_type":"cx23","image":161547269,"location":"1","networks":[2000001],"ssh_keys":["a",1],"labels":{"a":"b"},"public_net":{"enable_ipv4":false}}`},
+		{"PUT", "/v1/servers/3000001", `{"name":"y","labels":null}`},
+		{"DELETE", "/v1/servers/3000001", ""},
+		{"POST", "/v1/servers/3000001/actions/attach_to_network", `{"network":2000002,"ip":"192.168.0.3","alias_ips":["192.168.0.4"],"ip_range":"192.168.0.0/24"}`},
+		{"POST", "/v1/servers/3000001/actions/detach_from_network", `{"network":2000001}`},
+		{"POST", "/v1/servers/3000001/actions/change_alias_ips", `{"network":2000001,"alias_ips":["10.0.0.3"]}`},
+		{"POST", "/v1/servers/3000001/actions/change_type", `{"server_type":109,"upgrade_disk":true}`},
+		{"POST", "/v1/servers/3000001/actions/change_protection", `{"delete":true,"rebuild":true}`},
+		{"POST", "/v1/servers/3000001/actions/poweroff", ""},
+		{"POST", "/v1/networks", `{"name":"x","ip_range":"10.0.0.0/8","subnets":[{"type":"cloud","network_zone":"eu-central"}],"routes":[{"destination":"0.0.0.0/0","gateway":"10.0.0.2"}]}`},
+		{"POST", "/v1/networks/2000001/actions/add_subnet", `{"type":"vswitch","vswitch_id":1,"network_zone":"eu-central","ip_range":"10.0.8.0/30"}`},
+		{"POST", "/v1/networks/2000001/actions/delete_subnet", `{"ip_range":"10.0.0.0/24"}`},
+		{"POST", "/v1/networks/2000001/actions/add_route", `{"destination":"10.244.0.0/24","gateway":"10.0.0.2"}`},
+		{"POST", "/v1/networks/2000001/actions/change_ip_range", `{"ip_range":"10.0.0.0/15"}`},
+		{"POST", "/v1/ssh_keys", `{"name":"x","public_key":"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"}`},
+		{"PUT", "/_lab/settings", `{"profile":"realistic","limits":{"network_routes":0}}`},
+		{"POST", "/_lab/faults", `{"effect":"late","delay":"1ns","path":"/**","method":"*"}`},
+		{"GET", "/_lab/requests?path=/**&kind=read", ""},
+		{"PATCH", "/v1//servers/../servers/%2e%2e/", "{"},
+	} {
+		f.Add(seed[0], seed[1], seed[2])
+	}
+	f.Fuzz(func(t *testing.T, method, target, body string) {
+		u, err := url.Parse(target)
+		if err != nil {
+			t.Skip("not a URL, so net/http never lets it through")
+		}
+		c := cloud.New(cloud.Config{})
+		defer c.Close()
+		c.AddToken(token, "p", cloud.ReadWrite)
+		h := checked(t, c)
+		send := func(method string, u *url.URL, body string) *httptest.ResponseRecorder {
+			req := &http.Request{
+				Method: method, URL: u, Host: "localhost", Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+				Header: http.Header{"Authorization": {"Bearer " + token}},
+				Body:   http.NoBody,
+			}
+			if body != "" {
+				req.Body = io.NopCloser(strings.NewReader(body))
+			}
+			rec := httptest.NewRecorder()
+			h.ServeHTTP(rec, req.WithContext(t.Context()))
+			return rec
+		}
+		for _, set := range [][2]string{
+			{"/v1/networks", `{"name":"net","ip_range":"10.0.0.0/16","subnets":[{"type":"cloud","network_zone":"eu-central","ip_range":"10.0.0.0/24"}]}`},
+			{"/v1/networks", `{"name":"other","ip_range":"192.168.0.0/24","subnets":[{"type":"cloud","network_zone":"eu-central"}]}`},
+			{"/v1/servers", `{"name":"one","server_type":"cx23","image":"ubuntu-24.04","networks":[2000001],"start_after_create":false}`},
+		} {
+			if rec := send("POST", &url.URL{Path: set[0]}, set[1]); rec.Code != http.StatusCreated {
+				t.Fatalf("set-up: %s", rec.Body)
+			}
+		}
+
+		rec := send(method, u, body)
+		if rec.Code >= 500 {
+			t.Errorf("status %d: %s", rec.Code, rec.Body)
+		}
+		if rec.Code != http.StatusNoContent && !json.Valid(rec.Body.Bytes()) {
+			t.Errorf("status %d, not JSON: %q", rec.Code, rec.Body)
+		}
+		// The cloud can still show all that it has.
+		c.ClearFaults("p")
+		for _, path := range []string{"/_lab/v1/servers", "/_lab/v1/networks", "/_lab/v1/ssh_keys", "/_lab/v1/servers/actions"} {
+			if rec := send("GET", &url.URL{Path: path}, ""); rec.Code != http.StatusOK {
+				t.Errorf("%s afterwards: status %d: %s", path, rec.Code, rec.Body)
+			}
+		}
+	})
+}
