@@ -89,6 +89,9 @@ func run(r *repo.Repo, update bool) error {
 			}
 			marks[f.open-1] = true
 			quoted[name+" "+m[1]+" "+m[2]] = true
+			for _, title := range titles(m[2]) {
+				quoted[name+" "+m[1]+` "`+title+`"`] = true
+			}
 			want, have := source(r, name, f, m[1], m[2], &wrong), lines[f.open+1:min(f.end, len(lines))]
 			if want == nil {
 				continue
@@ -155,9 +158,12 @@ func unquoted(r *repo.Repo, quoted map[string]bool, wrong *repo.Problems) error 
 		if path.Dir(name) != "docs" || path.Ext(name) != ".txtar" {
 			continue
 		}
-		page := strings.TrimSuffix(name, ".txtar") + ".md"
-		if !slices.Contains(r.Files, page) {
-			wrong.Add(name, 1, "a script without a page; write %s", page)
+		// A script without a page of its own belongs to that of a shorter name.
+		page := strings.TrimSuffix(name, ".txtar")
+		for ; page != "" && !slices.Contains(r.Files, page+".md"); page = page[:max(0, strings.LastIndexByte(page, '-'))] {
+		}
+		if page += ".md"; page == ".md" {
+			wrong.Add(name, 1, "a script without a page; write %s.md", strings.TrimSuffix(name, ".txtar"))
 			continue
 		}
 		data, err := r.Read(name)

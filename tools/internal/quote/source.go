@@ -50,8 +50,8 @@ func choose(name string, data []byte, selector string) ([]line, error) {
 		lines, err = declarations(data, lines, strings.Fields(part))
 	case path.Ext(name) == ".txtar" && strings.HasPrefix(part, "-- "):
 		lines, err = archived(lines, part)
-	case path.Ext(name) == ".txtar" && len(part) > 1 && part[0] == '"' && part[len(part)-1] == '"':
-		lines, err = phase(lines, part[1:len(part)-1])
+	case path.Ext(name) == ".txtar" && titles(part) != nil:
+		lines, err = phasesByTitle(lines, titles(part))
 	default:
 		err = fmt.Errorf("no selector %s; see tools/README.md", part)
 	}
@@ -211,11 +211,7 @@ func declarations(src []byte, lines []line, names []string) ([]line, error) {
 		if len(spans) != 1 {
 			return nil, fmt.Errorf("%d declarations of %s; it has to be one", len(spans), name)
 		}
-		if s := spans[0]; out == nil {
-			out = dedent(lines[s.from:s.to])
-		} else {
-			out = append(append(out, line{"", s.from + 1}), dedent(lines[s.from:s.to])...)
-		}
+		out = join(out, dedent(lines[spans[0].from:spans[0].to]))
 	}
 	return out, nil
 }
@@ -291,19 +287,38 @@ func phases(lines []line) ([]scriptPhase, error) {
 	return all, nil
 }
 
-func phase(lines []line, title string) ([]line, error) {
+// titles returns the titles in a selector of phases, nil if it is another one.
+func titles(selector string) []string {
+	if len(selector) < 2 || selector[0] != '"' || selector[len(selector)-1] != '"' {
+		return nil
+	}
+	return strings.Split(selector[1:len(selector)-1], `" "`)
+}
+
+// phasesByTitle returns phases, and an empty line between two.
+func phasesByTitle(lines []line, titles []string) ([]line, error) {
 	all, err := phases(lines)
 	if err != nil {
 		return nil, err
 	}
-	var found []scriptPhase
+	found := map[string][]scriptPhase{}
 	for _, p := range all {
-		if p.title == title {
-			found = append(found, p)
+		found[p.title] = append(found[p.title], p)
+	}
+	var out []line
+	for _, title := range titles {
+		if n := len(found[title]); n != 1 {
+			return nil, fmt.Errorf("%d phases %q; it has to be one", n, title)
 		}
+		out = join(out, trim(found[title][0].lines))
 	}
-	if len(found) != 1 {
-		return nil, fmt.Errorf("%d phases %q; it has to be one", len(found), title)
+	return out, nil
+}
+
+// join appends a part to a text, with an empty line between them.
+func join(text, part []line) []line {
+	if len(text) > 0 {
+		text = append(text, line{"", part[0].n})
 	}
-	return found[0].lines, nil
+	return append(text, part...)
 }
