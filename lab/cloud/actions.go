@@ -161,12 +161,19 @@ var actionRoutes = routes{
 // Without an ID it was removed on 2025-01-30; that the answer is a 410 is a
 // guess from the code's description.
 func listActions(r *request) (any, error) {
-	if len(r.URL.Query()["id"]) == 0 {
+	ids := r.URL.Query()["id"]
+	if len(ids) == 0 {
 		err := failure(http.StatusGone, "deprecated_api_endpoint", "API functionality was removed")
 		err.Details = object{"announcement": "https://docs.hetzner.cloud/changelog#2025-01-30-listing-arbitrary-actions-in-the-actions-list-endpoint-is-removed"}
 		return nil, err
 	}
-	return actionList.list(r, r.project.actionsOn("", 0))
+	asked := map[int64]schema.Action{}
+	for _, text := range ids {
+		if id, err := strconv.ParseInt(text, 10, 64); err == nil && r.project.actions[id] != nil {
+			asked[id] = r.project.actions[id].Action
+		}
+	}
+	return actionList.list(r, byID(asked))
 }
 
 func getAction(r *request) (any, error) {
@@ -177,12 +184,12 @@ func getAction(r *request) (any, error) {
 	return object{"action": a.Action}, nil
 }
 
-// actionsOn returns the actions on resources of a kind, or all. A zero id
-// stands for all resources of the kind.
+// actionsOn returns the actions on a resource, or on all resources of a kind if
+// id is 0.
 func (p *project) actionsOn(kind string, id int64) []schema.Action {
 	actions := []schema.Action{}
 	for _, a := range byID(p.actions) {
-		if kind == "" || slices.ContainsFunc(a.Resources, func(ref schema.ActionResourceReference) bool {
+		if slices.ContainsFunc(a.Resources, func(ref schema.ActionResourceReference) bool {
 			return ref.Type == kind && (id == 0 || ref.ID == id)
 		}) {
 			actions = append(actions, a.Action)

@@ -335,7 +335,7 @@ func (res response) write(w http.ResponseWriter) {
 		w.Header().Set("Content-Type", res.contentType)
 	}
 	w.WriteHeader(res.status)
-	w.Write(res.body) // the client that has gone needs no answer
+	_, _ = w.Write(res.body) // a client that has gone needs no answer
 }
 
 // cut ends the connection without an answer, by a TCP reset if so wanted. Where
@@ -348,7 +348,7 @@ func cut(w http.ResponseWriter, reset bool) {
 		return
 	}
 	if tcp, ok := conn.(*net.TCPConn); ok && reset {
-		tcp.SetLinger(0)
+		_ = tcp.SetLinger(0)
 	}
-	conn.Close()
+	_ = conn.Close()
 }

@@ -148,7 +148,7 @@ func (l *lab) try(ctx context.Context, token, method, path, body string) (answer
 	if err != nil {
 		return answer{}, err
 	}
-	defer res.Body.Close()
+	defer func() { _ = res.Body.Close() }()
 	text, err := io.ReadAll(res.Body)
 	if err != nil {
 		return answer{}, err
