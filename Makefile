@@ -1,0 +1,72 @@
+# Everything a reader or a contributor does here. `make` lists the targets.
+
+STAGES := $(shell sed -n 's/^\([a-z0-9-]*\):.*/\1/p' stages.txt)
+LINT := .lab/bin/golangci-lint
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## List the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-14s %s\n", $$1, $$2 }'
+
+.PHONY: demo
+demo: ## Show the main job, step by step, on a control plane on this machine
+	go run ./lab demo
+
+.PHONY: test
+test: check ## Pass every test: unit tests, the emulator's, and each stage's script on a real API server
+	go test $(STAGES:%=./%/...)
+	go test -race ./lab/cloud/... ./tools/...
+	go test -count=1 ./lab ./lab/cloudctl/... ./lab/cluster/... ./lab/kubelet/... ./lab/script/... ./lab/stack/...
+
+.PHONY: test-stages
+test-stages: ## Run each script on its own stage and all later ones, and see it fail on the one before
+	CCM_LAB_MATRIX=full go test -count=1 -timeout 60m -run TestScripts -v ./lab/script
+
+.PHONY: check
+check: lint ## Check formatting, stages, quotes, links and generated pages
+	go run ./tools/stages check
+	go run ./tools/quote check
+	go run ./lab docs --check
+
+.PHONY: lint
+lint: $(LINT) ## Run gofmt, go vet and golangci-lint on all modules, and shellcheck on shell scripts
+	@set -e; for module in lab tools $(STAGES); do echo "lint $$module"; (cd $$module && ../$(LINT) run ./...); done
+	@if command -v shellcheck > /dev/null || [ -n "$$CI" ]; then shellcheck .ci/run lab/cluster/*.sh; \
+	else echo "shellcheck is not installed: shell scripts are not linted"; fi
+
+$(LINT): tools/lint/go.mod tools/lint/go.sum
+	@echo "building golangci-lint (once, about two minutes)"
+	@cd tools/lint && GOWORK=off go build -o ../../$(LINT) github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+	@touch $(LINT)
+
+.PHONY: generate
+generate: ## Rewrite what is generated: diff pages, tables, quotes, docs/scripts.md
+	go run ./tools/stages diff
+	go run ./tools/quote update
+	go run ./lab docs
+
+.PHONY: propagate
+propagate: ## Carry an edit of stage FROM forward into all later ones: make propagate FROM=part1-skeleton
+	go run ./tools/stages propagate --from $(FROM)
+
+.PHONY: build
+build: ## Build every stage alone, as a module outside of the workspace
+	@set -e; for stage in $(STAGES); do echo "build $$stage"; (cd $$stage && GOWORK=off go build -o ../.lab/bin/$$stage .); done
+
+K8S := v0.37.2
+HCLOUD := v2.52.0
+K8S_MODULES := $(addprefix k8s.io/,api apimachinery apiserver client-go cloud-provider component-base)
+
+.PHONY: deps
+deps: ## Set the versions above in all modules
+	@set -e; for module in lab tools $(STAGES); do (cd $$module; \
+	  for dep in $(K8S_MODULES:%=%@$(K8S)) github.com/hetznercloud/hcloud-go/v2@$(HCLOUD); do \
+	    if grep -q "^	$${dep%@*} v[^ ]*$$" go.mod; then go mod edit -require "$$dep"; fi; \
+	  done); done
+	go work sync
+	@set -e; for module in lab tools $(STAGES); do (cd $$module && GOWORK=off go mod tidy); done
+
+.PHONY: clean
+clean: ## Remove what was built here; the control plane's binaries stay in the user's cache folder
+	rm -rf .lab

@@ -1,0 +1,182 @@
+// Package stack puts the lab together: an emulated Hetzner Cloud, a real control
+// plane, and a simulated kubelet on each server.
+package stack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud/schema"
+	"k8s.io/client-go/kubernetes"
+
+	"example.com/ccm-from-scratch/lab/cloud"
+	"example.com/ccm-from-scratch/lab/cloud/openapi"
+	"example.com/ccm-from-scratch/lab/cloudctl"
+	"example.com/ccm-from-scratch/lab/cluster"
+	"example.com/ccm-from-scratch/lab/kubelet"
+)
+
+// What every lab starts with.
+const (
+	Project = "lab"
+	Network = "lab" // 10.0.0.0/8, with the subnet 10.0.0.0/24
+
+	// Token has the length of a real one; official programs warn otherwise.
+	Token = "labtokenlabtokenlabtokenlabtokenlabtokenlabtokenlabtokenlabtoken"
+)
+
+// SpecVariable names the environment variable with the path of Hetzner's OpenAPI
+// document. Where it is set, each response of the emulated API is validated.
+const SpecVariable = "HCLOUD_OPENAPI_SPEC"
+
+// Options configure a Stack. The zero value is fit for tests.
+type Options struct {
+	Log     io.Writer     // what we wait for; nil means nobody wants to know
+	Profile cloud.Profile // how long actions run; empty means cloud.Instant
+	Grace   time.Duration // see kubelet.Options
+	Audit   string        // see cluster.Options
+}
+
+// Stack is a running lab.
+type Stack struct {
+	Cloud    *cloud.Cloud
+	Cluster  *cluster.Cluster
+	Endpoint string // URL of the emulated API
+
+	violations chan error // what the API's answers have against its document
+	stop       []func() error
+}
+
+// Start starts a lab with an empty cluster, and a project with nothing but a
+// network. Stop must be called even if the context ends.
+func Start(ctx context.Context, o Options) (_ *Stack, err error) {
+	if o.Log == nil {
+		o.Log = io.Discard
+	}
+	s := &Stack{violations: make(chan error, 1)}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.Stop())
+		}
+	}()
+
+	if err := s.startCloud(o); err != nil {
+		return nil, fmt.Errorf("start the emulated cloud: %w", err)
+	}
+	if err := s.CloudCommand(ctx, io.Discard, "network", "create", "--name", Network, "--ip-range", "10.0.0.0/8"); err != nil {
+		return nil, err
+	}
+	if err := s.CloudCommand(ctx, io.Discard, "network", "add-subnet", Network, "--type", "cloud", "--network-zone", "eu-central", "--ip-range", "10.0.0.0/24"); err != nil {
+		return nil, err
+	}
+
+	s.Cluster, err = cluster.Start(ctx, cluster.Options{Log: o.Log, Audit: o.Audit})
+	if err != nil {
+		return nil, err
+	}
+	s.stop = append(s.stop, s.Cluster.Stop)
+
+	client, err := kubernetes.NewForConfig(s.Cluster.Config())
+	if err != nil {
+		return nil, err
+	}
+	changed, unsubscribe := s.Cloud.Subscribe()
+	ctx, cancel := context.WithCancel(ctx)
+	wait, err := kubelet.Start(ctx, kubelet.Options{
+		Client:  client,
+		Servers: func() []schema.Server { return s.Cloud.Servers(Project) },
+		Changed: changed,
+		Grace:   o.Grace,
+	})
+	s.stop = append(s.stop, func() error {
+		cancel()
+		unsubscribe()
+		if wait != nil {
+			wait()
+		}
+		return nil
+	})
+	return s, err
+}
+
+func (s *Stack) startCloud(o Options) error {
+	s.Cloud = cloud.New(cloud.Config{Profile: o.Profile})
+	s.Cloud.AddToken(Token, Project, cloud.ReadWrite)
+
+	var handler http.Handler = s.Cloud
+	if path := os.Getenv(SpecVariable); path != "" {
+		spec, err := openapi.Load(path)
+		if err != nil {
+			return fmt.Errorf("%s: %w", SpecVariable, err)
+		}
+		handler = spec.Wrap(handler, func(err error) {
+			select {
+			case s.violations <- err:
+			default: // one is enough
+			}
+		})
+	}
+
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}
+	go func() { _ = server.Serve(listener) }()
+	s.Endpoint = "http://" + listener.Addr().String() + "/v1"
+	s.stop = append(s.stop, func() error {
+		s.Cloud.Close()
+		return server.Close()
+	})
+	return nil
+}
+
+// Stop ends everything that Start began, in the reverse order. It returns an
+// error also if an answer of the emulated API did not match its document.
+func (s *Stack) Stop() error {
+	var errs []error
+	for _, stop := range slices.Backward(s.stop) {
+		errs = append(errs, stop())
+	}
+	s.stop = nil
+	select {
+	case err := <-s.violations:
+		errs = append(errs, fmt.Errorf("the emulated API broke its contract: %w", err))
+	default:
+	}
+	return errors.Join(errs...)
+}
+
+// Environ returns the variables, as KEY=VALUE, that a stage needs to run against
+// this lab. The PATH in it finds the lab's kubectl first.
+func (s *Stack) Environ() []string {
+	return []string{
+		"KUBECONFIG=" + s.Cluster.Kubeconfig(),
+		"HCLOUD_TOKEN=" + Token,
+		"HCLOUD_ENDPOINT=" + s.Endpoint,
+		"HCLOUD_NETWORK=" + Network,
+		"PATH=" + filepath.Dir(s.Cluster.Binaries().Kubectl) + string(os.PathListSeparator) + os.Getenv("PATH"),
+	}
+}
+
+// CloudCommand runs one command of the hcloud CLI's grammar against this lab.
+func (s *Stack) CloudCommand(ctx context.Context, out io.Writer, args ...string) error {
+	cmd := cloudctl.NewCommand(func() (string, string, error) { return s.Endpoint, Token, nil })
+	cmd.SetArgs(args)
+	cmd.SetOut(out)
+	cmd.SetErr(out)
+	cmd.SilenceErrors = true
+	if err := cmd.ExecuteContext(ctx); err != nil {
+		return fmt.Errorf("cloud %s: %w", strings.Join(args, " "), err)
+	}
+	return nil
+}
