@@ -2,6 +2,7 @@ package cloudctl
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"strings"
@@ -151,7 +152,7 @@ func (n noun[T]) labelCommands(c *ctl) []*cobra.Command {
 		Args:  cobra.MinimumNArgs(1),
 		RunE: c.run(func(cmd *cobra.Command, api *hcloud.Client, args []string) error {
 			if all == (len(args) > 1) {
-				return fmt.Errorf("either keys or --all")
+				return errors.New("either keys or --all")
 			}
 			return n.changeLabels(cmd, api, args[0], func(id int64, labels map[string]string) error {
 				for _, key := range args[1:] {

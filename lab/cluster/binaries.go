@@ -46,6 +46,10 @@ func binariesIn(dir string) Binaries {
 //  4. A build from source, which takes minutes and about 3 GB in Go's build cache.
 func FindBinaries(ctx context.Context, log io.Writer) (Binaries, error) {
 	if dir := os.Getenv("KUBEBUILDER_ASSETS"); dir != "" {
+		dir, err := filepath.Abs(dir)
+		if err != nil {
+			return Binaries{}, err
+		}
 		for _, name := range binaryNames {
 			if _, err := exec.LookPath(filepath.Join(dir, name)); err != nil {
 				return Binaries{}, fmt.Errorf("KUBEBUILDER_ASSETS: %w", err)

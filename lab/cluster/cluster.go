@@ -89,7 +89,7 @@ func start(ctx context.Context, o Options, binaries Binaries) (_ *Cluster, err e
 		// which takes a second if no client has a request under way, else more.
 		err := w.end()
 		_ = c.plane.Stop() // waits for the processes, and regrets to find no one to signal
-		return err
+		return errors.Join(err, os.RemoveAll(dir))
 	})
 	defer func() {
 		if err != nil {

@@ -285,42 +285,87 @@ func TestStop(t *testing.T) {
 }
 
 func TestStartGivenUp(t *testing.T) {
-	tmp := t.TempDir()
-	t.Setenv("TMPDIR", tmp)
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	c, err := Start(ctx, Options{Log: onLine(func(line string) {
-		if strings.HasPrefix(line, "starting etcd") {
-			cancel()
-		}
-	})})
-	if err == nil {
-		err = c.Stop()
-		t.Fatalf("the start of a cluster that nobody waits for succeeded, Stop: %v", err)
+	tests := []struct {
+		name string
+		when func(tmp string) bool
+	}{
+		{"before the first process", func(string) bool { return true }},
+		{"while the API server starts", func(tmp string) bool {
+			logs, _ := filepath.Glob(filepath.Join(tmp, "ccm-lab-*", "kube-apiserver.log"))
+			if len(logs) == 0 {
+				return false
+			}
+			log, _ := os.ReadFile(logs[0])
+			return len(log) > 0
+		}},
 	}
-	if !errors.Is(err, context.Canceled) {
-		t.Errorf("Start: %v, want %v", err, context.Canceled)
-	}
-	if left, _ := filepath.Glob(filepath.Join(tmp, "*")); len(left) != 0 {
-		t.Errorf("left behind: %v", left)
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			tmp := t.TempDir()
+			t.Setenv("TMPDIR", tmp)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			tick := time.NewTicker(5 * time.Millisecond)
+			defer tick.Stop()
+			go func() {
+				for !test.when(tmp) && ctx.Err() == nil {
+					<-tick.C
+				}
+				cancel()
+			}()
+			c, err := Start(ctx, Options{Log: onLine(func(line string) {
+				if strings.HasPrefix(line, "starting etcd") && test.when(tmp) {
+					cancel()
+				}
+			})})
+			if err == nil {
+				t.Fatalf("the start of a cluster that nobody waits for succeeded, Stop: %v", c.Stop())
+			}
+			if !errors.Is(err, context.Canceled) {
+				t.Errorf("Start: %v, want %v", err, context.Canceled)
+			}
+			if left, _ := filepath.Glob(filepath.Join(tmp, "*")); len(left) != 0 {
+				t.Errorf("left behind: %v", left)
+			}
+		})
 	}
 }
 
 func TestStartFails(t *testing.T) {
-	tmp, assets := t.TempDir(), t.TempDir()
-	t.Setenv("TMPDIR", tmp)
-	t.Setenv("KUBEBUILDER_ASSETS", assets)
-	for _, name := range binaryNames {
-		if err := os.WriteFile(filepath.Join(assets, name), []byte("#!/bin/sh\n[ $1 = --help ] || { echo no luck; exit 1; }\n"), 0o755); err != nil {
-			t.Fatal(err)
-		}
+	tests := []struct {
+		name, says string
+		wantStarts int // of etcd
+	}{
+		{"no luck", "no luck", 1},
+		{"ports are taken again and again", "listen tcp 127.0.0.1:1: bind: address already in use", 5},
 	}
-	_, err := Start(t.Context(), Options{Log: logWriter{t}})
-	if err == nil || !strings.Contains(err.Error(), "last lines of etcd:\nno luck") {
-		t.Errorf("Start: %v, want the last words of etcd", err)
-	}
-	if left, _ := filepath.Glob(filepath.Join(tmp, "*")); len(left) != 0 {
-		t.Errorf("left behind: %v", left)
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			tmp, assets := t.TempDir(), t.TempDir()
+			t.Setenv("TMPDIR", tmp)
+			t.Setenv("KUBEBUILDER_ASSETS", assets)
+			starts := filepath.Join(assets, "starts")
+			script := fmt.Sprintf("#!/bin/sh\n[ $1 = --help ] || { echo >>%s; echo '%s'; exit 1; }\n", starts, test.says)
+			for _, name := range binaryNames {
+				if err := os.WriteFile(filepath.Join(assets, name), []byte(script), 0o755); err != nil {
+					t.Fatal(err)
+				}
+			}
+			_, err := Start(t.Context(), Options{Log: logWriter{t}})
+			if err == nil || !strings.Contains(err.Error(), "last lines of etcd:\n"+test.says) {
+				t.Errorf("Start: %v, want the last words of etcd", err)
+			}
+			lines, err := os.ReadFile(starts)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := strings.Count(string(lines), "\n"); got != test.wantStarts {
+				t.Errorf("etcd was started %d times, want %d", got, test.wantStarts)
+			}
+			if left, _ := filepath.Glob(filepath.Join(tmp, "*")); len(left) != 0 {
+				t.Errorf("left behind: %v", left)
+			}
+		})
 	}
 }
 
