@@ -83,6 +83,7 @@ func TestInvalid(t *testing.T) {
 	full := l.ok(t, "POST", "/v1/networks", `{"name":"full","ip_range":"172.16.0.0/16","subnets":[
 		{"type":"cloud","network_zone":"eu-central"},{"type":"cloud","network_zone":"eu-central"},{"type":"server","network_zone":"eu-central"}],
 		"routes":[{"destination":"10.2.0.0/24","gateway":"172.16.0.9"},{"destination":"0.0.0.0/0","gateway":"172.16.0.9"}]}`).Network
+	wide := l.ok(t, "POST", "/v1/networks", `{"name":"wide","ip_range":"172.16.0.0/12"}`).Network
 	s := l.server(t, "one", n.ID)
 	l.server(t, "two")
 	const key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA one"
@@ -183,6 +184,7 @@ func TestInvalid(t *testing.T) {
 		"route to its gateway":       {"POST", route, `{"destination":"10.0.0.0/24","gateway":"10.0.0.5"}`, refused{422, "invalid_input", "invalid gateway", "gateway"}},
 		"route via outside":          {"POST", route, `{"destination":"10.2.0.0/24","gateway":"10.1.0.5"}`, refused{422, "invalid_input", "network route gateway not part of the network IP range (10.0.0.0/16)", "gateway"}},
 		"route via first IP":         {"POST", route, `{"destination":"10.2.0.0/24","gateway":"10.0.0.1"}`, refused{422, "invalid_input", "invalid gateway", "gateway"}},
+		"route via public gateway":   {"POST", fmt.Sprintf("/v1/networks/%d/actions/add_route", wide.ID), `{"destination":"10.2.0.0/24","gateway":"172.31.1.1"}`, refused{422, "invalid_input", "invalid gateway", "gateway"}},
 		"route via vSwitch":          {"POST", route, `{"destination":"10.2.0.0/24","gateway":"10.0.9.4"}`, refused{422, "invalid_input", "invalid gateway", "gateway"}},
 		"route into subnet":          {"POST", route, `{"destination":"10.0.0.128/25","gateway":"10.0.0.5"}`, refused{422, "invalid_input", overlaps, "destination"}},
 		"route over public gateway":  {"POST", route, `{"destination":"172.31.0.0/16","gateway":"10.0.0.5"}`, refused{422, "invalid_input", "invalid input in field 'destination'", "destination"}},

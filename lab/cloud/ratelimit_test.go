@@ -99,6 +99,10 @@ func TestRealistic(t *testing.T) {
 		pass(10)
 		do("POST", path+"/actions/poweron", "")
 		pass(10)
+		do("POST", path+"/actions/shutdown", "")
+		pass(2)
+		do("POST", path+"/actions/reset", "") // overtakes the shutdown
+		pass(8)
 		do("POST", path+"/actions/poweroff", "")
 		pass(5)
 		do("DELETE", path, "")
@@ -111,9 +115,13 @@ func TestRealistic(t *testing.T) {
 			"26s off locked=false",
 			"30s starting locked=true",
 			"37s running locked=false",
-			"40s stopping locked=true",
-			"43s off locked=false",
-			"45s gone",
+			"40s running locked=true",
+			"41s running locked=false",
+			"42s starting locked=true",
+			"45s running locked=false",
+			"50s stopping locked=true",
+			"53s off locked=false",
+			"55s gone",
 		}
 		if diff := cmp.Diff(want, log); diff != "" {
 			t.Errorf("log differs (-want +got):\n%s", diff)

@@ -55,7 +55,7 @@ func Load(path string) (*Spec, error) {
 	return &Spec{paths: paths, compiler: c, schemas: map[string]*jsonschema.Schema{}}, nil
 }
 
-const resource = "openapi.json"
+const resource = "https://docs.hetzner.cloud/cloud.spec.json" // where it is published; nothing is fetched
 
 // Check validates a response to a request of method and path, which may start
 // with /v1 or /_lab/v1. Verbs below /_lab that are not the API's are not
@@ -68,29 +68,28 @@ func (s *Spec) Check(method, path string, status int, contentType string, body [
 	}
 	at := func(err error) error { return fmt.Errorf("%s %s: status %d: %w", method, path, status, err) }
 
-	template := s.template(path)
+	template, verb := s.template(path), strings.ToLower(method)
 	if template == "" {
 		if status != http.StatusNotFound {
 			return at(errors.New("path is not in the document"))
 		}
 		// The document cannot say how unknown paths are answered, but all its
 		// errors look alike.
-		template, method = "/servers", http.MethodGet
+		template, verb = "/servers", "get"
 	}
 	operations := s.paths[template].(map[string]any)
-	if _, ok := operations[strings.ToLower(method)]; !ok {
+	if _, ok := operations[verb]; !ok {
 		if status < 400 || status > 499 {
 			return at(errors.New("method is not in the document"))
 		}
 		for _, other := range []string{"get", "post", "put", "delete"} {
 			if _, ok := operations[other]; ok {
-				method = other
+				verb = other
 			}
 		}
 	}
-	method = strings.ToLower(method)
 
-	responses := operations[method].(map[string]any)["responses"].(map[string]any)
+	responses := operations[verb].(map[string]any)["responses"].(map[string]any)
 	key := fmt.Sprint(status)
 	if _, ok := responses[key]; !ok {
 		key = fmt.Sprintf("%dxx", status/100)
@@ -110,7 +109,7 @@ func (s *Spec) Check(method, path string, status int, contentType string, body [
 	if contentType != media && !strings.HasPrefix(contentType, media+";") {
 		return at(fmt.Errorf("content type %q is not %s", contentType, media))
 	}
-	schema, err := s.schema("paths", template, method, "responses", key, "content", media, "schema")
+	schema, err := s.schema("paths", template, verb, "responses", key, "content", media, "schema")
 	if err != nil {
 		return at(err)
 	}
