@@ -46,7 +46,7 @@ func FuzzServeHTTP(f *testing.F) {
 	f.Fuzz(func(t *testing.T, method, target, body string) {
 		u, err := url.Parse(target)
 		if err != nil {
-			t.Skip("not a URL, so net/http never lets it through")
+			return // net/http never lets it through
 		}
 		c := cloud.New(cloud.Config{})
 		defer c.Close()

@@ -3,6 +3,8 @@ package cloud_test
 import (
 	"fmt"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/hetznercloud/hcloud-go/v2/hcloud/schema"
@@ -79,7 +81,8 @@ func TestNetwork(t *testing.T) {
 // TestNetworkConflict: one change at a time, 409 to all others meanwhile.
 func TestNetworkConflict(t *testing.T) {
 	l := newLab(t, cloud.Config{Profile: cloud.Realistic})
-	path := fmt.Sprintf("/v1/networks/%d", l.network(t, "net").ID)
+	n := l.network(t, "net")
+	path := fmt.Sprintf("/v1/networks/%d", n.ID)
 	a := l.ok(t, "POST", path+"/actions/add_route", `{"destination":"10.1.0.0/24","gateway":"10.0.0.5"}`)
 	if a.Action.Status != "running" || a.Action.Finished != nil {
 		t.Errorf("action is not running: %s", a.text)
@@ -98,6 +101,8 @@ func TestNetworkConflict(t *testing.T) {
 			refused{409, "conflict", "", ""}.check(t, l.do(t, test.method, path+test.path, test.body))
 		})
 	}
+	refused{409, "conflict", "", ""}.check(t, l.do(t, "POST", "/v1/servers",
+		fmt.Sprintf(`{"name":"one","server_type":"cx23","image":"debian-12","networks":[%d]}`, n.ID)))
 	if got := l.ok(t, "GET", path, "").Network.Routes; len(got) != 0 {
 		t.Errorf("routes %v before the action has ended", got)
 	}
@@ -153,4 +158,65 @@ func TestMembers(t *testing.T) {
 			t.Errorf("%s is still in the deleted network", s.Name)
 		}
 	}
+}
+
+// TestMemberStatus looks at members while something happens to them, on
+// synthetic time.
+func TestMemberStatus(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := cloud.New(cloud.Config{Profile: cloud.Realistic})
+		defer c.Close()
+		c.AddToken(token, "p", cloud.ReadWrite)
+		do := func(method, path, body string) (a answer) {
+			t.Helper()
+			decode(t, serve(t, c, method, path, body).Body.String(), &a)
+			return a
+		}
+		n := do("POST", "/v1/networks", `{"name":"net","ip_range":"10.0.0.0/16","subnets":[{"type":"cloud","network_zone":"eu-central","ip_range":"10.0.3.0/30"}]}`).Network
+		s := do("POST", "/v1/servers", `{"name":"one","server_type":"cx23","image":"debian-12"}`).Server
+		<-time.After(time.Minute)
+		network, server := fmt.Sprintf("/v1/networks/%d", n.ID), fmt.Sprintf("/v1/servers/%d", s.ID)
+		type state struct {
+			Members    []string
+			Servers    int // in the network
+			PrivateNet []schema.ServerPrivateNet
+		}
+		look := func() state {
+			got := state{Members: []string{}, Servers: len(do("GET", network, "").Network.Servers)}
+			for _, m := range do("GET", network+"/members", "").Members {
+				got.Members = append(got.Members, m.IP+" "+m.Status)
+			}
+			got.PrivateNet = do("GET", server, "").Server.PrivateNet
+			return got
+		}
+		in := func(aliases ...string) []schema.ServerPrivateNet {
+			return []schema.ServerPrivateNet{{Network: n.ID, IP: "10.0.3.1", AliasIPs: append([]string{}, aliases...), MACAddress: "86:00:00:00:00:01"}}
+		}
+		for _, step := range []struct {
+			action, body   string
+			running, ended state
+		}{
+			{"attach_to_network", "{%s}", state{[]string{"10.0.3.1 attaching"}, 0, []schema.ServerPrivateNet{}}, state{[]string{"10.0.3.1 ok"}, 1, in()}},
+			{"change_alias_ips", `{%s,"alias_ips":["10.0.3.2"]}`, state{[]string{"10.0.3.1 updating"}, 1, in()}, state{[]string{"10.0.3.1 ok"}, 1, in("10.0.3.2")}},
+			{"detach_from_network", "{%s}", state{[]string{"10.0.3.1 detaching"}, 1, in("10.0.3.2")}, state{[]string{}, 0, []schema.ServerPrivateNet{}}},
+		} {
+			a := do("POST", server+"/actions/"+step.action, fmt.Sprintf(step.body, fmt.Sprintf(`"network":%d`, n.ID)))
+			if a.Action.Command != step.action {
+				t.Fatalf("%s: %+v", step.action, a)
+			}
+			if diff := cmp.Diff(step.running, look()); diff != "" {
+				t.Errorf("during %s (-want +got):\n%s", step.action, diff)
+			}
+			<-time.After(time.Minute)
+			if diff := cmp.Diff(step.ended, look()); diff != "" {
+				t.Errorf("after %s (-want +got):\n%s", step.action, diff)
+			}
+			if step.action == "change_alias_ips" { // which took the last address
+				got := do("POST", "/v1/servers", fmt.Sprintf(`{"name":"two","server_type":"cx23","image":"debian-12","networks":[%d]}`, n.ID))
+				if got.Error.Code != "no_subnet_available" {
+					t.Errorf("full subnet: %+v", got.Error)
+				}
+			}
+		}
+	})
 }

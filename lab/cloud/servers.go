@@ -17,14 +17,6 @@ type server struct {
 	power         int // counts changes of power, so that a late shutdown can tell that it is void
 }
 
-// Command names of actions. API reference, actions of servers; delete_server
-// is a guess.
-const (
-	createServerCommand = "create_server"
-	startServer         = "start_server"
-	stopServer          = "stop_server"
-)
-
 // view is the server as the API shows it. It shares no memory with s.
 func (s *server) view(p *project) schema.Server {
 	v := s.Server
@@ -243,7 +235,7 @@ func createServer(r *request) (any, error) {
 		done: func() { s.Status = "off" },
 		undo: func() { r.project.remove(s) },
 	}
-	create.Command = createServerCommand
+	create.Command = "create_server"
 	if in.StartAfterCreate == nil || *in.StartAfterCreate {
 		create.next = append(create.next, r.prepare(s.start(), &s.resource))
 	}
@@ -407,7 +399,8 @@ func updateServer(r *request) (any, error) {
 	return object{"server": s.json(r.project)}, nil
 }
 
-// act starts an action on a server.
+// act starts an action on a server. API reference, actions: the names of the
+// commands, except delete_server, which is a guess.
 func (r *request) act(s *server, command string, a *action, on ...*resource) (any, error) {
 	a.Command = command
 	r.start(a, append([]*resource{&s.resource}, on...)...)
@@ -449,7 +442,7 @@ func (s *server) turn(during, after string) *action {
 // start is the action that starts a server.
 func (s *server) start() *action {
 	a := s.turn("starting", "running")
-	a.Command = startServer
+	a.Command = "start_server"
 	return a
 }
 
@@ -463,9 +456,9 @@ func powerOn(r *request) (any, error) {
 		return nil, err
 	}
 	if s.Status == "running" {
-		return r.act(s, startServer, nothing())
+		return r.act(s, "start_server", nothing())
 	}
-	return r.act(s, startServer, s.start())
+	return r.act(s, "start_server", s.start())
 }
 
 func powerOff(r *request) (any, error) {
@@ -474,9 +467,9 @@ func powerOff(r *request) (any, error) {
 		return nil, err
 	}
 	if s.Status == "off" {
-		return r.act(s, stopServer, nothing())
+		return r.act(s, "stop_server", nothing())
 	}
-	return r.act(s, stopServer, s.turn("stopping", "off"))
+	return r.act(s, "stop_server", s.turn("stopping", "off"))
 }
 
 // shutdown's action ends when the signal has been sent. API reference, shut
