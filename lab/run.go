@@ -107,7 +107,7 @@ func docs() *cobra.Command {
 		Use:   "docs",
 		Short: "Write docs/scripts.md, the description of what scripts can do",
 		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		RunE: func(*cobra.Command, []string) error {
 			root, err := repositoryRoot()
 			if err != nil {
 				return err

@@ -148,10 +148,9 @@ func (c *Cluster) waitReady(ctx context.Context) error {
 	err = wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, startTimeout, true, func(ctx context.Context) (bool, error) {
 		last = client.RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
 		for _, namespace := range []string{"default", "kube-system", "kube-public", "kube-node-lease"} {
-			if last != nil {
-				return false, nil
+			if last == nil {
+				last = addDefaultServiceAccount(ctx, client, namespace)
 			}
-			last = addDefaultServiceAccount(ctx, client, namespace)
 		}
 		if last == nil {
 			_, last = client.CoreV1().ConfigMaps("kube-system").Get(ctx, "extension-apiserver-authentication", metav1.GetOptions{})

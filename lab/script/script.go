@@ -159,9 +159,10 @@ func (s *session) tell(name string, args []string) {
 
 // tellOutput shows what a command printed, unless that is a whole log.
 func (s *session) tellOutput(name string, args []string, out string) {
-	if s.narrate != nil && !(name == "ccm" && slices.Contains(args, "log")) {
-		fmt.Fprint(s.narrate, out)
+	if s.narrate == nil || (name == "ccm" && slices.Contains(args, "log")) {
+		return
 	}
+	fmt.Fprint(s.narrate, out)
 }
 
 var plainArgument = regexp.MustCompile(`^[\w@%+=:,./-]+$`)
@@ -281,7 +282,7 @@ func (t *plainT) Log(args ...any) {
 
 func (t *plainT) Run(_ string, f func(testscript.T)) {
 	defer func() {
-		if r := recover(); r == errFailNow {
+		if r := recover(); r == any(errFailNow) {
 			t.failed = true
 		} else if r != nil {
 			panic(r)

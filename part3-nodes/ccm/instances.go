@@ -18,18 +18,6 @@ type InstancesV2 struct {
 
 var _ cloudprovider.InstancesV2 = &InstancesV2{}
 
-// InstanceExists is called for every Node that is not Ready. On false, the node
-// lifecycle controller deletes the Node object.
-func (i *InstancesV2) InstanceExists(context.Context, *corev1.Node) (bool, error) {
-	return true, nil
-}
-
-// InstanceShutdown is called for every Node that is not Ready and exists. On
-// true, the node lifecycle controller taints the Node, and pods move elsewhere.
-func (i *InstancesV2) InstanceShutdown(context.Context, *corev1.Node) (bool, error) {
-	return false, nil
-}
-
 // InstanceMetadata describes the server behind a Node. The node controller
 // copies the answer to a Node that has the uninitialized taint, and removes the
 // taint. Afterwards it asks again every five minutes, for the addresses alone.
