@@ -79,11 +79,8 @@ func runLab(ctx context.Context, out io.Writer, dir string, options stack.Option
 	}
 	defer func() { err = errors.Join(err, s.Stop()) }()
 
-	for n := range servers {
-		if err := s.CloudCommand(ctx, io.Discard, "server", "create", "--name", fmt.Sprintf("worker-%d", n+1),
-			"--type", "cx23", "--image", "ubuntu-24.04", "--location", "fsn1", "--network", stack.Network); err != nil {
-			return err
-		}
+	if err := s.AddServers(ctx, servers, stack.Network); err != nil {
+		return err
 	}
 	envFile := filepath.Join(dir, "env")
 	if err := writeEnv(envFile, s.Environ()); err != nil {

@@ -10,6 +10,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"net/netip"
 	"sync"
 	"time"
@@ -92,11 +93,12 @@ func Start(ctx context.Context, o Options) (wait func(), err error) {
 	factory.WaitForCacheSync(ctx.Done())
 
 	var wg sync.WaitGroup
-	wg.Go(func() { taints.run(ctx) })
 	wg.Go(func() { f.watchServers(ctx) })
 	for range workers {
 		wg.Go(func() { f.work(ctx) })
+		wg.Go(func() { taints.work(ctx) })
 	}
+	context.AfterFunc(ctx, taints.queue.ShutDown)
 	return wg.Wait, nil
 }
 
@@ -181,15 +183,15 @@ func (f *Fleet) sync(ctx context.Context, id int64) error {
 		return f.settle(id, k)
 	}
 
-	if !k.settled {
-		if err := f.join(ctx, k); err != nil {
-			return err
-		}
+	if k.settled {
+		f.queue.AddAfter(id, renewInterval)
+		return f.renewLease(ctx, k.node)
 	}
-	if err := f.renewLease(ctx, k.node); err != nil {
+	if err := f.join(ctx, k); err != nil {
 		return err
 	}
-	f.queue.AddAfter(id, renewInterval)
+	// Kubelets that join together do not renew together for ever after.
+	f.queue.AddAfter(id, rand.N(renewInterval))
 	return f.settle(id, k)
 }
 
@@ -219,18 +221,28 @@ func (f *Fleet) join(ctx context.Context, k kubelet) error {
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return err
 	}
-	return SetReady(ctx, f.options.Client, k.node, corev1.ConditionTrue)
+	if err := SetReady(ctx, f.options.Client, k.node, corev1.ConditionTrue); err != nil {
+		return err
+	}
+	if err := f.createLease(ctx, k.node); !apierrors.IsAlreadyExists(err) {
+		return err
+	}
+	return f.renewLease(ctx, k.node)
 }
 
 func (f *Fleet) renewLease(ctx context.Context, node string) error {
 	leases := f.options.Client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
 	patch := fmt.Appendf(nil, `{"spec":{"renewTime":%q}}`, time.Now().UTC().Format(metav1.RFC3339Micro))
 	_, err := leases.Patch(ctx, node, types.MergePatchType, patch, metav1.PatchOptions{})
-	if !apierrors.IsNotFound(err) {
-		return err
+	if apierrors.IsNotFound(err) {
+		return f.createLease(ctx, node)
 	}
+	return err
+}
+
+func (f *Fleet) createLease(ctx context.Context, node string) error {
 	seconds, now := int32(leaseSeconds), metav1.NowMicro()
-	_, err = leases.Create(ctx, &coordinationv1.Lease{
+	_, err := f.options.Client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Create(ctx, &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Name: node},
 		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &node, LeaseDurationSeconds: &seconds, RenewTime: &now},
 	}, metav1.CreateOptions{})

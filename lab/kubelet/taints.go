@@ -80,9 +80,8 @@ func newTaintController(client kubernetes.Interface, nodes coreinformers.NodeInf
 	return c, err
 }
 
-func (c *taintController) run(ctx context.Context) {
-	stop := context.AfterFunc(ctx, c.queue.ShutDown)
-	defer stop()
+// work handles Nodes until the queue is shut down. Any number of workers may run.
+func (c *taintController) work(ctx context.Context) {
 	for {
 		name, shutdown := c.queue.Get()
 		if shutdown {
@@ -112,8 +111,8 @@ func (c *taintController) sync(ctx context.Context, name string) error {
 	node = node.DeepCopy()
 	node.Spec.Taints = taints
 	_, err = c.client.CoreV1().Nodes().Update(ctx, node, metav1.UpdateOptions{})
-	if apierrors.IsNotFound(err) {
-		return nil
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil // what we have not seen yet is an event that queues the Node again
 	}
 	return err
 }

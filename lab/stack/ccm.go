@@ -50,7 +50,7 @@ func BuildCCM(ctx context.Context, root, stageOrBinary string, log io.Writer) (s
 }
 
 // ccmFlags are understood by every CCM that is made from k8s.io/cloud-provider.
-// They let it run beside others, and faster than anyone would in a real cluster.
+// They let it run in the lab's cluster, beside others.
 func ccmFlags(kubeconfig string, port int) []string {
 	return []string{
 		"--cloud-provider=hcloud",
@@ -61,10 +61,15 @@ func ccmFlags(kubeconfig string, port int) []string {
 		"--secure-port=" + strconv.Itoa(port),
 		"--webhook-secure-port=0",
 		"--authorization-always-allow-paths=/healthz,/metrics",
-		"--node-monitor-period=1s",
-		"--node-status-update-frequency=2s",
-		"--route-reconciliation-period=2s",
 	}
+}
+
+// fastFlags make a CCM look at everything more often than anyone would want in
+// a real cluster, so that nobody waits for it.
+var fastFlags = []string{
+	"--node-monitor-period=1s",
+	"--node-status-update-frequency=2s",
+	"--route-reconciliation-period=2s",
 }
 
 // StartCCM starts a CCM against this lab, with env added to its environment and
@@ -78,9 +83,13 @@ func (s *Stack) StartCCM(binary, logPath, kubeconfig string, env, args []string)
 	if err != nil {
 		return nil, err
 	}
+	flags := ccmFlags(kubeconfig, port)
+	if !s.options.RealPeriods {
+		flags = append(flags, fastFlags...)
+	}
 	c := &CCM{
 		URL:    "https://127.0.0.1:" + strconv.Itoa(port),
-		cmd:    exec.Command(binary, append(ccmFlags(kubeconfig, port), args...)...),
+		cmd:    exec.Command(binary, append(flags, args...)...),
 		log:    log,
 		exited: make(chan struct{}),
 	}
@@ -134,6 +143,9 @@ func (c *CCM) Kill() {
 	_ = c.cmd.Process.Kill()
 	<-c.exited
 }
+
+// PID is the ID of the CCM's process.
+func (c *CCM) PID() int { return c.cmd.Process.Pid }
 
 // Exited tells whether the process has ended, and with which exit code.
 func (c *CCM) Exited() (exitCode int, exited bool) {

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	"github.com/hetznercloud/hcloud-go/v2/hcloud/schema"
 	"k8s.io/client-go/kubernetes"
 
@@ -44,6 +45,10 @@ type Options struct {
 	Profile cloud.Profile // how long actions run; empty means cloud.Instant
 	Grace   time.Duration // see kubelet.Options
 	Audit   string        // see cluster.Options
+
+	// RealPeriods leaves the CCMs at their own periods, minutes in some cases.
+	// Otherwise the lab tells them to look at everything every other second.
+	RealPeriods bool
 }
 
 // Stack is a running lab.
@@ -52,6 +57,8 @@ type Stack struct {
 	Cluster  *cluster.Cluster
 	Endpoint string // URL of the emulated API
 
+	options    Options
+	servers    int        // that AddServers has created
 	violations chan error // what the API's answers have against its document
 	stop       []func() error
 }
@@ -62,7 +69,7 @@ func Start(ctx context.Context, o Options) (_ *Stack, err error) {
 	if o.Log == nil {
 		o.Log = io.Discard
 	}
-	s := &Stack{violations: make(chan error, 1)}
+	s := &Stack{options: o, violations: make(chan error, 1)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.Stop())
@@ -138,6 +145,39 @@ func (s *Stack) startCloud(o Options) error {
 		return server.Close()
 	})
 	return nil
+}
+
+// AddServers creates n servers of the same kind, named worker-1 and so on, each
+// a member of the networks, and waits until they run. It is not for concurrent use.
+func (s *Stack) AddServers(ctx context.Context, n int, networks ...string) error {
+	client := hcloud.NewClient(hcloud.WithEndpoint(s.Endpoint), hcloud.WithToken(Token),
+		hcloud.WithPollOpts(hcloud.PollOpts{BackoffFunc: hcloud.ConstantBackoff(10 * time.Millisecond)}))
+	opts := hcloud.ServerCreateOpts{
+		ServerType: &hcloud.ServerType{Name: "cx23"},
+		Image:      &hcloud.Image{Name: "ubuntu-24.04"},
+		Location:   &hcloud.Location{Name: "fsn1"},
+	}
+	for _, name := range networks {
+		network, _, err := client.Network.GetByName(ctx, name)
+		if err != nil {
+			return err
+		}
+		if network == nil {
+			return fmt.Errorf("no network %q", name)
+		}
+		opts.Networks = append(opts.Networks, network)
+	}
+	var actions []*hcloud.Action
+	for range n {
+		s.servers++
+		opts.Name = fmt.Sprintf("worker-%d", s.servers)
+		created, _, err := client.Server.Create(ctx, opts)
+		if err != nil {
+			return fmt.Errorf("create server %s: %w", opts.Name, err)
+		}
+		actions = append(append(actions, created.Action), created.NextActions...)
+	}
+	return client.Action.WaitFor(ctx, actions...)
 }
 
 // Stop ends everything that Start began, in the reverse order. It returns an
