@@ -38,6 +38,7 @@ type Config struct {
 // Limits bounds resources. A zero is replaced by the default.
 type Limits struct {
 	Servers        int `json:"servers"`         // servers in a project; default 10,000, more than a lab needs
+	LoadBalancers  int `json:"load_balancers"`  // load balancers in a project; default 10,000
 	NetworkMembers int `json:"network_members"` // servers and load balancers in a network; default 100
 	NetworkSubnets int `json:"network_subnets"` // default 50
 	NetworkRoutes  int `json:"network_routes"`  // default 100
@@ -65,10 +66,13 @@ type token struct {
 
 // project is everything that the holders of a project's tokens share.
 type project struct {
-	sshKeys  map[int64]*schema.SSHKey
-	networks map[int64]*network
-	servers  map[int64]*server
-	actions  map[int64]*action
+	sshKeys       map[int64]*schema.SSHKey
+	networks      map[int64]*network
+	servers       map[int64]*server
+	loadBalancers map[int64]*loadBalancer
+	primaryIPs    map[int64]*primaryIP
+	certificates  map[int64]*certificate
+	actions       map[int64]*action
 
 	settings Settings
 	bucket   bucket
@@ -83,6 +87,7 @@ func New(config Config) *Cloud {
 	config.Profile = cmp.Or(config.Profile, Instant)
 	config.RateLimit = cmp.Or(config.RateLimit, 3600)
 	config.Limits.Servers = cmp.Or(config.Limits.Servers, 10_000)
+	config.Limits.LoadBalancers = cmp.Or(config.Limits.LoadBalancers, 10_000)
 	config.Limits.NetworkMembers = cmp.Or(config.Limits.NetworkMembers, 100)
 	config.Limits.NetworkSubnets = cmp.Or(config.Limits.NetworkSubnets, 50)
 	config.Limits.NetworkRoutes = cmp.Or(config.Limits.NetworkRoutes, 100)
@@ -97,11 +102,13 @@ func New(config Config) *Cloud {
 		// A range of its own for each kind: a client that confuses the ID of a
 		// server with that of a network finds nothing, instead of the wrong thing.
 		ids: map[string]int64{
-			"ssh_key":    1_000_000,
-			"network":    2_000_000,
-			"server":     3_000_000,
-			"primary_ip": 5_000_000,
-			"action":     9_000_000,
+			"ssh_key":       1_000_000,
+			"network":       2_000_000,
+			"server":        3_000_000,
+			"load_balancer": 4_000_000,
+			"primary_ip":    5_000_000,
+			"certificate":   6_000_000,
+			"action":        9_000_000,
 		},
 	}
 }
@@ -164,12 +171,15 @@ func (c *Cloud) project(name string) *project {
 	p, ok := c.projects[name]
 	if !ok {
 		p = &project{
-			sshKeys:  map[int64]*schema.SSHKey{},
-			networks: map[int64]*network{},
-			servers:  map[int64]*server{},
-			actions:  map[int64]*action{},
-			settings: Settings{Profile: c.config.Profile, RateLimit: c.config.RateLimit, Limits: c.config.Limits},
-			bucket:   newBucket(c.config.RateLimit),
+			sshKeys:       map[int64]*schema.SSHKey{},
+			networks:      map[int64]*network{},
+			servers:       map[int64]*server{},
+			loadBalancers: map[int64]*loadBalancer{},
+			primaryIPs:    map[int64]*primaryIP{},
+			certificates:  map[int64]*certificate{},
+			actions:       map[int64]*action{},
+			settings:      Settings{Profile: c.config.Profile, RateLimit: c.config.RateLimit, Limits: c.config.Limits},
+			bucket:        newBucket(c.config.RateLimit),
 		}
 		c.projects[name] = p
 	}

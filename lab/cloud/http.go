@@ -39,9 +39,13 @@ type table map[string]map[string]route
 // api is everything below /v1. A new resource adds its routes here.
 var api = newTable(
 	actionRoutes,
+	certificateRoutes,
 	imageRoutes,
+	loadBalancerRoutes,
+	loadBalancerTypeRoutes,
 	locationRoutes,
 	networkRoutes,
+	primaryIPRoutes,
 	serverRoutes,
 	serverTypeRoutes,
 	sshKeyRoutes,

@@ -93,18 +93,24 @@ type answer struct {
 			Limits []struct{ Name string }
 		}
 	}
-	Action      schema.Action
-	Actions     []schema.Action
-	NextActions []schema.Action `json:"next_actions"`
-	Server      schema.Server
-	Servers     []schema.Server
-	Network     schema.Network
-	Networks    []schema.Network
-	Members     []schema.NetworkMember
-	SSHKey      schema.SSHKey `json:"ssh_key"`
-	Fault       cloud.Fault
-	Faults      []cloud.Fault
-	Requests    []cloud.Request
+	Action        schema.Action
+	Actions       []schema.Action
+	NextActions   []schema.Action `json:"next_actions"`
+	Server        schema.Server
+	Servers       []schema.Server
+	Network       schema.Network
+	Networks      []schema.Network
+	Members       []schema.NetworkMember
+	SSHKey        schema.SSHKey         `json:"ssh_key"`
+	LoadBalancer  schema.LoadBalancer   `json:"load_balancer"`
+	LoadBalancers []schema.LoadBalancer `json:"load_balancers"`
+	PrimaryIP     schema.PrimaryIP      `json:"primary_ip"`
+	PrimaryIPs    []schema.PrimaryIP    `json:"primary_ips"`
+	Certificate   schema.Certificate
+	Certificates  []schema.Certificate
+	Fault         cloud.Fault
+	Faults        []cloud.Fault
+	Requests      []cloud.Request
 }
 
 // field is the first field that an error blames.

@@ -78,22 +78,28 @@ func (c collection[T]) list(r *request, items []T) (any, error) {
 	}, nil
 }
 
-// selector parses label_selector. API reference, label selector: a subset of
-// the language of Kubernetes. That k!=v also selects what has no k, as in
-// Kubernetes, is a guess.
 func (c collection[T]) selector(query url.Values) (labels.Selector, error) {
-	text := query.Get("label_selector")
-	if c.labels == nil || text == "" {
+	if c.labels == nil {
+		return nil, nil
+	}
+	return parseSelector("label_selector", query.Get("label_selector"))
+}
+
+// parseSelector returns nil for an empty text. API reference, label selector: a
+// subset of the language of Kubernetes. That k!=v also selects what has no k,
+// as in Kubernetes, is a guess.
+func parseSelector(name, text string) (labels.Selector, error) {
+	if text == "" {
 		return nil, nil
 	}
 	selector, err := labels.Parse(text)
 	if err != nil {
-		return nil, invalid("label_selector", "%s", err)
+		return nil, invalid(name, "%s", err)
 	}
 	requirements, _ := selector.Requirements()
 	for _, r := range requirements {
 		if r.Operator() == selection.GreaterThan || r.Operator() == selection.LessThan {
-			return nil, invalid("label_selector", "operator %s is unknown", r.Operator())
+			return nil, invalid(name, "operator %s is unknown", r.Operator())
 		}
 	}
 	return selector, nil

@@ -253,6 +253,7 @@ func deleteNetwork(r *request) (any, error) {
 		return nil, err
 	}
 	delete(r.project.networks, n.ID)
+	r.project.dropUnreachable()
 	return nil, nil
 }
 
@@ -417,9 +418,15 @@ func deleteSubnet(r *request) (any, error) {
 	if !slices.ContainsFunc(n.Subnets, is) {
 		return nil, failure(http.StatusNotFound, "not_found", "subnet %s not found", p) // guess
 	}
-	if slices.ContainsFunc(n.members, func(m *member) bool { return m.subnet == p }) {
-		// Terraform looks for "servers are attached" in the message.
+	// Terraform looks for these words in the messages.
+	inside := func(kind string) func(*member) bool {
+		return func(m *member) bool { return m.subnet == p && m.owner.Type == kind }
+	}
+	switch {
+	case slices.ContainsFunc(n.members, inside("server")):
 		return nil, unprocessable("service_error", "cannot remove subnet because servers are attached to it")
+	case slices.ContainsFunc(n.members, inside("load_balancer")):
+		return nil, unprocessable("service_error", "cannot remove subnet because network has attached resources")
 	}
 	return r.change(n, "delete_subnet", func() { n.Subnets = slices.DeleteFunc(n.Subnets, is) })
 }

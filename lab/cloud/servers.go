@@ -2,8 +2,6 @@ package cloud
 
 import (
 	"crypto/rand"
-	"encoding/binary"
-	"fmt"
 	"maps"
 	"net/http"
 	"net/netip"
@@ -12,8 +10,9 @@ import (
 )
 
 type server struct {
-	schema.Server // without private_net and locked, which view fills in
+	schema.Server // without addresses, load balancers, and locked, which view fills in
 	resource      resource
+	ips           publicIPs
 	power         int // counts changes of power, so that a late shutdown can tell that it is void
 }
 
@@ -22,11 +21,20 @@ func (s *server) view(p *project) schema.Server {
 	v := s.Server
 	v.Locked = s.resource.busy()
 	v.Labels = maps.Clone(s.Labels)
+	if ip := s.ips[ipv4]; ip != nil {
+		v.PublicNet.IPv4 = schema.ServerPublicNetIPv4{ID: ip.ID, IP: ip.IP, Blocked: ip.Blocked, DNSPtr: ip.ptr(ip.IP)}
+	}
 	v.PublicNet.IPv6.DNSPtr = []schema.ServerPublicNetIPv6DNSPtr{}
+	if ip := s.ips[ipv6]; ip != nil {
+		v.PublicNet.IPv6.ID, v.PublicNet.IPv6.IP, v.PublicNet.IPv6.Blocked = ip.ID, ip.IP, ip.Blocked
+		for _, entry := range ip.DNSPtr {
+			v.PublicNet.IPv6.DNSPtr = append(v.PublicNet.IPv6.DNSPtr, schema.ServerPublicNetIPv6DNSPtr{IP: entry.IP, DNSPtr: entry.DNSPtr})
+		}
+	}
 	v.PublicNet.FloatingIPs = []int64{}
 	v.PublicNet.Firewalls = []schema.ServerFirewall{}
 	v.Volumes = []int64{}
-	v.LoadBalancers = []int64{}
+	v.LoadBalancers = p.loadBalancersOf(s)
 	v.PrivateNet = []schema.ServerPrivateNet{}
 	for _, m := range p.memberships(s.resource.ActionResourceReference) {
 		if m.status == attaching {
@@ -119,9 +127,13 @@ func (r *request) idleServer() (*server, error) {
 		return nil, err
 	}
 	if s.resource.busy() {
-		return nil, failure(http.StatusLocked, "locked", "cannot perform operation because server is locked") // seen live
+		return nil, serverLocked()
 	}
 	return s, nil
+}
+
+func serverLocked() *apiError {
+	return failure(http.StatusLocked, "locked", "cannot perform operation because server is locked") // seen live
 }
 
 func listServers(r *request) (any, error) {
@@ -174,7 +186,7 @@ func createServer(r *request) (any, error) {
 		return nil, limitExceeded("servers", "server limit reached") // message seen live
 	}
 
-	s := &server{}
+	s := &server{ips: publicIPs{}}
 	s.Name = in.Name
 	s.Labels = orEmpty(in.Labels)
 	s.Created = now()
@@ -202,17 +214,17 @@ func createServer(r *request) (any, error) {
 		return nil, invalid("user_data", "is longer than 32 KiB")
 	}
 
-	switch public := in.PublicNet; { // kinds of resources that this cloud has none of
+	switch { // kinds of resources that this cloud has none of
 	case len(in.Volumes) > 0:
 		return nil, noSuch("volumes", "volume", in.Volumes[0])
 	case len(in.Firewalls) > 0:
 		return nil, noSuch("firewalls", "firewall", in.Firewalls[0].Firewall)
 	case in.PlacementGroup != 0:
 		return nil, noSuch("placement_group", "placement group", in.PlacementGroup)
-	case public.IPv4 != 0:
-		return nil, noSuch("public_net.ipv4", "primary IP", public.IPv4)
-	case public.IPv6 != 0:
-		return nil, noSuch("public_net.ipv6", "primary IP", public.IPv6)
+	}
+	claimed, err := r.claim(in.PublicNet.IPv4, in.PublicNet.IPv6, s.Location)
+	if err != nil {
+		return nil, err
 	}
 
 	s.ID = r.cloud.nextID("server")
@@ -221,11 +233,18 @@ func createServer(r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if in.PublicNet.EnableIPv4 {
-		s.PublicNet.IPv4 = r.cloud.newIPv4()
+	for _, ip := range claimed {
+		s.ips.assign(ip, s.resource.ActionResourceReference)
 	}
-	if in.PublicNet.EnableIPv6 {
-		s.PublicNet.IPv6 = r.cloud.newIPv6()
+	for _, public := range []struct {
+		typ     string
+		enabled bool
+	}{{ipv4, in.PublicNet.EnableIPv4}, {ipv6, in.PublicNet.EnableIPv6}} {
+		if public.enabled && s.ips[public.typ] == nil {
+			ip := r.addPrimaryIP(public.typ, s.Location)
+			ip.AutoDelete = true // seen of primary IPs that come with a server
+			s.ips.assign(ip, s.resource.ActionResourceReference)
+		}
 	}
 	r.project.servers[s.ID] = s
 
@@ -346,40 +365,6 @@ func (r *request) attach(s *server, id int64, want seat) (attachment, error) {
 	return attachment{n, a}, nil
 }
 
-// newIPv4 is the next address of ranges for documentation, and then of one for
-// carriers' NAT, neither of which is anyone's on the Internet. No address is
-// given out twice.
-func (c *Cloud) newIPv4() schema.ServerPublicNetIPv4 {
-	n := c.nextID("ipv4")
-	ip := netip.Addr{}
-	for _, p := range []string{"203.0.113.0/24", "198.51.100.0/24", "192.0.2.0/24", "100.64.0.0/10"} {
-		p := netip.MustParsePrefix(p)
-		hosts := int64(1)<<(32-p.Bits()) - 2
-		if n <= hosts {
-			b := p.Addr().As4()
-			ip = netip.AddrFrom4([4]byte(binary.BigEndian.AppendUint32(nil, binary.BigEndian.Uint32(b[:])+uint32(n))))
-			break
-		}
-		n -= hosts
-	}
-	b := ip.As4()
-	return schema.ServerPublicNetIPv4{
-		ID:     c.nextID("primary_ip"),
-		IP:     ip.String(),
-		DNSPtr: fmt.Sprintf("static.%d.%d.%d.%d.clients.your-server.de", b[3], b[2], b[1], b[0]),
-	}
-}
-
-// newIPv6 is the next /64 of the range for documentation.
-func (c *Cloud) newIPv6() schema.ServerPublicNetIPv6 {
-	b := netip.MustParseAddr("2001:db8::").As16()
-	binary.BigEndian.PutUint32(b[4:], uint32(c.nextID("ipv6")))
-	return schema.ServerPublicNetIPv6{
-		ID: c.nextID("primary_ip"),
-		IP: netip.PrefixFrom(netip.AddrFrom16(b), 64).String(),
-	}
-}
-
 func updateServer(r *request) (any, error) {
 	s, err := r.server()
 	if err != nil {
@@ -429,6 +414,8 @@ func (p *project) remove(s *server) {
 	for _, m := range p.memberships(s.resource.ActionResourceReference) {
 		m.network.leave(m.member)
 	}
+	p.release(s.ips)
+	p.dropUnreachable()
 }
 
 // turn makes a change of power: now to one status, at the end to another.
@@ -565,7 +552,10 @@ func detachServer(r *request) (any, error) {
 	}
 	return r.act(s, "detach_from_network", &action{
 		begin: func() { m.status = detaching },
-		done:  func() { m.network.leave(m.member) },
+		done: func() {
+			m.network.leave(m.member)
+			r.project.dropUnreachable()
+		},
 	}, &m.network.resource)
 }
 

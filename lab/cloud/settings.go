@@ -39,7 +39,7 @@ func putSettings(r *request) (any, error) {
 		return nil, invalid("rate_limit", "must be at least 1")
 	case in.RateRemaining < -1 || in.RateRemaining > in.RateLimit:
 		return nil, invalid("rate_remaining", "must be from 0 to the rate limit")
-	case min(in.Limits.Servers, in.Limits.NetworkMembers, in.Limits.NetworkSubnets, in.Limits.NetworkRoutes) < 0:
+	case min(in.Limits.Servers, in.Limits.LoadBalancers, in.Limits.NetworkMembers, in.Limits.NetworkSubnets, in.Limits.NetworkRoutes) < 0:
 		return nil, invalid("limits", "must not be negative")
 	}
 	if in.RateLimit != p.settings.RateLimit {
