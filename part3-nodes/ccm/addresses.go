@@ -1,6 +1,7 @@
 package ccm
 
 import (
+	"net"
 	"net/netip"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
@@ -15,12 +16,8 @@ import (
 func nodeAddresses(server *hcloud.Server, network *hcloud.Network) []corev1.NodeAddress {
 	addresses := []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: server.Name}}
 
-	if network != nil {
-		for _, privateNet := range server.PrivateNet {
-			if privateNet.Network.ID == network.ID {
-				addresses = append(addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: privateNet.IP.String()})
-			}
-		}
+	if ip := privateIP(server, network); ip != nil {
+		addresses = append(addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: ip.String()})
 	}
 	if ipv4 := server.PublicNet.IPv4; !ipv4.IsUnspecified() {
 		addresses = append(addresses, corev1.NodeAddress{Type: corev1.NodeExternalIP, Address: ipv4.IP.String()})
@@ -29,6 +26,16 @@ func nodeAddresses(server *hcloud.Server, network *hcloud.Network) []corev1.Node
 		addresses = append(addresses, corev1.NodeAddress{Type: corev1.NodeExternalIP, Address: hostAddress(ipv6).String()})
 	}
 	return addresses
+}
+
+// privateIP returns the IP of a server in a network, nil if it has none there.
+func privateIP(server *hcloud.Server, network *hcloud.Network) net.IP {
+	for _, privateNet := range server.PrivateNet {
+		if network != nil && privateNet.Network.ID == network.ID {
+			return privateNet.IP
+		}
+	}
+	return nil
 }
 
 // hostAddress returns the address that a server uses in its public IPv6
