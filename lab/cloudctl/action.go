@@ -28,6 +28,9 @@ var actions = noun[hcloud.Action]{
 		for _, list := range []func(context.Context, hcloud.ActionListOpts) ([]*hcloud.Action, error){
 			api.Server.Action.All,
 			api.Network.Action.All,
+			api.LoadBalancer.Action.All,
+			api.PrimaryIP.Action.All,
+			api.Certificate.Action.All,
 		} {
 			part, err := list(ctx, hcloud.ActionListOpts{ListOpts: o})
 			if err != nil {
@@ -65,5 +68,5 @@ var actions = noun[hcloud.Action]{
 }
 
 func actionCommand(c *ctl) *cobra.Command {
-	return group("action", "Show actions of servers and networks", actions.listCommand(c), actions.describeCommand(c))
+	return group("action", "Show actions of all resources", actions.listCommand(c), actions.describeCommand(c))
 }

@@ -165,6 +165,100 @@ func TestCommands(t *testing.T) {
 			{line: "network delete net2", want: "Network net2 deleted\n"},
 			{line: "network describe net2", wantErr: "network not found: net2"},
 		}},
+		{"load balancers", []step{
+			{line: "load-balancer-type list", want: "" +
+				"ID   NAME   MAX SERVICES   MAX CONNECTIONS   MAX TARGETS\n" +
+				"1    lb11   5              10000             25\n" +
+				"2    lb21   15             20000             75\n" +
+				"3    lb31   30             40000             150\n"},
+			{line: "network create --name net", want: "Network 2000001 created\n"},
+			{line: "network add-subnet net --ip-range 10.0.0.0/24", want: "Subnet added to network 2000001\n"},
+			{line: "server create --name w-%d --count 2 --network net --without-ipv6 --label role=worker", want: "" +
+				"Server 3000001 created\nIPv4: 203.0.113.1\nPrivate Networks: 10.0.0.2 (net)\n" +
+				"Server 3000002 created\nIPv4: 203.0.113.2\nPrivate Networks: 10.0.0.3 (net)\n"},
+			{line: "load-balancer create --name lb --label a=b", want: "Load balancer 4000001 created\nIPv4: 203.0.113.3\nIPv6: 2001:db8:0:1::1\n"},
+			{line: "load-balancer create --name lb", wantErr: "name is already used (uniqueness_error"},
+			{line: "load-balancer create --name x --location fsn1 --network-zone eu-central", wantErr: "[location network-zone] were all set"},
+			{line: "load-balancer create --name x --type nope", wantErr: "load balancer type not found: nope"},
+			{line: "load-balancer create --name x --algorithm-type nope", wantErr: "algorithm.type must be one of round_robin, least_connections"},
+			{line: "load-balancer list", want: "" +
+				"ID        NAME   HEALTH   IPV4          IPV6              PRIVATE NET   TYPE   LOCATION\n" +
+				"4000001   lb     -        203.0.113.3   2001:db8:0:1::1   -             lb11   fsn1\n"},
+			{line: "load-balancer attach-to-network lb --network net --ip 10.0.0.9", want: "Load balancer 4000001 attached to network 2000001\n"},
+			{line: "load-balancer attach-to-network lb --network net", wantErr: "(load_balancer_already_attached"},
+			{line: "load-balancer add-service lb", wantErr: `required flag(s) "protocol" not set`},
+			{line: "load-balancer add-service lb --protocol tcp --listen-port 80 --destination-port 30080", want: "Service added to load balancer 4000001\n"},
+			{line: "load-balancer add-service lb --protocol tcp --listen-port 80 --destination-port 30080", wantErr: "(source_port_already_used"},
+			{line: "load-balancer add-service lb --protocol http --listen-port 81 --http-sticky-sessions --http-cookie-lifetime 60s --health-check-interval 20s", want: "Service added to load balancer 4000001\n"},
+			{line: "load-balancer update-service lb --listen-port 81 --proxy-protocol --health-check-protocol http --health-check-http-path /healthz --health-check-http-status-codes 200,204", want: "Service of load balancer 4000001 updated\n"},
+			{line: "load-balancer add-target lb", wantErr: "at least one of the flags in the group [server label-selector ip] is required"},
+			{line: "load-balancer add-target lb --ip 192.0.2.9 --use-private-ip", wantErr: "--use-private-ip is not for --ip"},
+			{line: "load-balancer add-target lb --server w-1 --use-private-ip", want: "Target added to load balancer 4000001\n"},
+			{line: "load-balancer add-target lb --server w-1", wantErr: "(target_already_defined"},
+			{line: "load-balancer add-target lb --label-selector role=worker", want: "Target added to load balancer 4000001\n"},
+			{line: "load-balancer add-target lb --ip 192.0.2.9", want: "Target added to load balancer 4000001\n"},
+		}},
+		{"changes of load balancers", []step{
+			{line: "load-balancer create --name lb --network-zone us-east", want: "Load balancer 4000001 created\nIPv4: 203.0.113.1\nIPv6: 2001:db8:0:1::1\n"},
+			{line: "load-balancer list -o noheader -o columns=location,public,protected", want: "ash   true   false\n"},
+			{line: "load-balancer update lb --name other", want: "Load balancer lb updated\n"},
+			{line: "load-balancer add-label other a=b", want: "Label a added to load balancer 4000001\n"},
+			{line: "load-balancer list -l a=b -o noheader -o columns=name,labels", want: "other   a=b\n"},
+			{line: "load-balancer remove-label other a", want: "Label a removed from load balancer 4000001\n"},
+			{line: "load-balancer change-algorithm other --algorithm-type least_connections", want: "Algorithm of load balancer 4000001 changed\n"},
+			{line: "load-balancer change-type other lb31", want: "Load balancer 4000001 changed to type lb31\n"},
+			{line: "load-balancer disable-public-interface other", wantErr: "(load_balancer_not_attached_to_network"},
+			{line: "load-balancer enable-public-interface other", want: "Public interface of load balancer 4000001 enabled\n"},
+			{line: "load-balancer list -o noheader -o columns=type,algorithm", want: "lb31   least_connections\n"},
+			{line: "load-balancer delete-service other --listen-port 80", wantErr: "service with listen port 80 for load balancer with ID 4000001 not found"},
+			{line: "load-balancer remove-target other --ip 192.0.2.9", wantErr: "load balancer target not found"},
+			{line: "load-balancer remove-target other --server nope", wantErr: "server not found: nope"},
+			{line: "load-balancer enable-protection other", wantErr: `enable-protection needs a load balancer, and "delete" as the protection`},
+			{line: "load-balancer enable-protection other delete", want: "Resource protection enabled for load balancer 4000001\n"},
+			{line: "load-balancer delete other", wantErr: "load balancer is protected from deletion"},
+			{line: "load-balancer disable-protection other delete", want: "Resource protection disabled for load balancer 4000001\n"},
+			{line: "load-balancer delete other", want: "Load balancer other deleted\n"},
+			{line: "load-balancer list -o noheader"},
+			{line: "action list -o noheader -o columns=command,resources", want: "" +
+				"create_load_balancer        load_balancer 4000001\n" +
+				"change_algorithm            load_balancer 4000001\n" +
+				"change_load_balancer_type   load_balancer 4000001\n" +
+				"enable_public_interface     load_balancer 4000001\n" +
+				"change_protection           load_balancer 4000001\n" +
+				"change_protection           load_balancer 4000001\n" +
+				"delete_load_balancer        load_balancer 4000001\n"},
+			{line: "network create --name net", want: "Network 2000001 created\n"},
+			{line: "network enable-protection net delete", want: "Resource protection enabled for network 2000001\n"},
+			{line: "network delete net", wantErr: "network is protected from deletion"},
+		}},
+		{"certificates", []step{
+			{line: "certificate create --name c --type managed --domain example.com,www.example.com --label a=b", want: "Certificate 6000001 created\n"},
+			{line: "certificate create --name d", wantErr: "missing field [Certificate]"},
+			{line: "certificate create --name d --cert-file /no/such/file", wantErr: "/no/such/file"},
+			{line: "load-balancer create --name lb", want: "Load balancer 4000001 created\nIPv4: 203.0.113.1\nIPv6: 2001:db8:0:1::1\n"},
+			{line: "load-balancer add-service lb --protocol https --http-certificates c --http-redirect-http", want: "Service added to load balancer 4000001\n"},
+			{line: "load-balancer add-service lb --protocol https --http-certificates nope", wantErr: "certificate not found: nope"},
+			{line: "load-balancer describe lb -o noheader -o columns=services",
+				want: "https 443 -> 80, certificate 6000001, redirect HTTP, idle timeout 50s, check tcp 80 (interval 15s, timeout 10s, retries 3)\n"},
+			{line: "certificate list", want: "" +
+				"ID        NAME   TYPE      DOMAIN NAMES                   STATUS      USED BY\n" +
+				"6000001   c      managed   example.com, www.example.com   completed   load_balancer 4000001\n"},
+			{line: "certificate delete c", wantErr: "(resource_in_use"},
+			{line: "load-balancer delete-service lb --listen-port 443", want: "Service deleted from load balancer 4000001\n"},
+			{line: "certificate delete c", want: "Certificate c deleted\n"},
+		}},
+		{"primary IPs", []step{
+			{line: "primary-ip create --name ip --label a=b", want: "Primary IP 5000001 created\nIP: 203.0.113.1\n"},
+			{line: "primary-ip create --name ip6 --type ipv6 --location nbg1 --auto-delete", want: "Primary IP 5000002 created\nIP: 2001:db8:0:1::/64\n"},
+			{line: "server create --name a --without-ipv6", want: "Server 3000001 created\nIPv4: 203.0.113.2\n"},
+			{line: "primary-ip list", want: "" +
+				"ID        TYPE   NAME                 IP                  ASSIGNEE         AUTO DELETE   LOCATION\n" +
+				"5000001   ipv4   ip                   203.0.113.1         -                false         fsn1\n" +
+				"5000002   ipv6   ip6                  2001:db8:0:1::/64   -                true          nbg1\n" +
+				"5000003   ipv4   primary_ip-5000003   203.0.113.2         server 3000001   true          fsn1\n"},
+			{line: "primary-ip delete 5000003", wantErr: "(must_be_unassigned"},
+			{line: "primary-ip delete ip ip6", want: "Primary IP ip deleted\nPrimary IP ip6 deleted\n"},
+		}},
 		{"catalog", []step{
 			{line: "location describe hel1 -o columns=name,network_zone", want: "name:           hel1\nnetwork zone:   eu-central\n"},
 			{line: "location list -o noheader -o columns=name", want: "fsn1\nnbg1\nhel1\nash\nhil\nsin\n"},
@@ -245,6 +339,69 @@ func TestCommands(t *testing.T) {
 	})
 }
 
+// TestLoadBalancerDescription is about what scripts look for.
+func TestLoadBalancerDescription(t *testing.T) {
+	endpoint := lab(t)
+	for _, line := range []string{
+		"network create --name net",
+		"network add-subnet net --ip-range 10.0.0.0/24",
+		"server create --name w-%d --count 2 --network net --label role=worker",
+		"server poweroff w-2",
+		"server add-label w-1 lab/health-8080=unhealthy",
+		"load-balancer create --name lb --network net",
+		"load-balancer add-service lb --protocol tcp --listen-port 80 --destination-port 30080 --proxy-protocol",
+		"load-balancer add-service lb --protocol http --listen-port 81 --destination-port 8080 --http-sticky-sessions" +
+			" --http-cookie-name C --http-cookie-lifetime 60s --health-check-protocol http --health-check-http-path /up",
+		"load-balancer add-target lb --server w-1 --use-private-ip",
+		"load-balancer add-target lb --server w-2",
+		"load-balancer add-target lb --label-selector role=worker",
+		"load-balancer add-target lb --ip 192.0.2.9",
+	} {
+		if _, err := run(t, endpoint, line); err != nil {
+			t.Fatalf("cloud %s: %v", line, err)
+		}
+	}
+	const want = `name:          lb
+private net:   10.0.0.4 (net)
+services:      tcp 80 -> 30080, proxy protocol, check tcp 30080 (interval 15s, timeout 10s, retries 3)
+               http 81 -> 8080, sticky sessions (C, 1m0s), idle timeout 50s, check http 8080 /up for 2?? 3?? (interval 15s, timeout 10s, retries 3)
+targets:       server w-1 private: 80 healthy, 81 unhealthy (unexpected_http_status)
+               server w-2 public: 80 unhealthy (layer4_timeout), 81 unhealthy (layer4_timeout)
+               label_selector role=worker public
+                 server w-1 public: 80 healthy, 81 unhealthy (unexpected_http_status)
+                 server w-2 public: 80 unhealthy (layer4_timeout), 81 unhealthy (layer4_timeout)
+               ip 192.0.2.9: 80 healthy, 81 healthy
+health:        mixed
+`
+	got := ""
+	for range 1000 { // until the health checks have been made
+		var err error
+		if got, err = run(t, endpoint, "load-balancer describe lb -o columns=name,private_net,services,targets,health"); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(got, "unknown") {
+			break
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("description differs (-want +got):\n%s", diff)
+	}
+	play(t, endpoint, []step{
+		{line: "load-balancer list -o noheader -o format={{.Name}}", want: "lb\n"},
+		{line: "load-balancer list -o noheader -o columns=name,health", want: "lb   mixed\n"},
+		{line: "load-balancer remove-target lb --label-selector role=worker", want: "Target removed from load balancer 4000001\n"},
+		{line: "load-balancer remove-target lb --ip 192.0.2.9", want: "Target removed from load balancer 4000001\n"},
+		{line: "load-balancer detach-from-network lb --network net", want: "Load balancer 4000001 detached from network 2000001\n"},
+		{line: "load-balancer list -o noheader -o columns=targets", want: "server w-2 public: 80 unhealthy (layer4_timeout), 81 unhealthy (layer4_timeout)\n"},
+		{line: "load-balancer delete-service lb --listen-port 81", want: "Service deleted from load balancer 4000001\n"},
+		{line: "network describe net -o noheader -o columns=load_balancers", want: "0\n"},
+	})
+	json, err := run(t, endpoint, "load-balancer describe lb -o json")
+	if err != nil || !strings.Contains(json, `"listen_port": 80`) {
+		t.Errorf("JSON: %s, %v", json, err)
+	}
+}
+
 // TestRequests checks that the journal shows clients, and not this command.
 func TestRequests(t *testing.T) {
 	endpoint := lab(t)
@@ -309,6 +466,7 @@ func TestSettings(t *testing.T) {
   "rate_remaining": 7,
   "limits": {
     "servers": 10000,
+    "load_balancers": 10000,
     "network_members": 100,
     "network_subnets": 50,
     "network_routes": 2
@@ -322,6 +480,7 @@ func TestSettings(t *testing.T) {
   "rate_remaining": 0,
   "limits": {
     "servers": 10000,
+    "load_balancers": 10000,
     "network_members": 100,
     "network_subnets": 50,
     "network_routes": 2

@@ -33,7 +33,8 @@ var networks = noun[hcloud.Network]{
 				}
 				return strings.Join(subnets, ", ")
 			},
-			"servers": func(n *hcloud.Network) string { return strconv.Itoa(len(n.Servers)) },
+			"servers":        func(n *hcloud.Network) string { return strconv.Itoa(len(n.Servers)) },
+			"load_balancers": func(n *hcloud.Network) string { return strconv.Itoa(len(n.LoadBalancers)) },
 			"routes": func(n *hcloud.Network) string {
 				var routes []string
 				for _, route := range n.Routes {
@@ -79,6 +80,9 @@ func networkCommand(c *ctl) *cobra.Command {
 		}),
 	)
 	cmd.AddCommand(networks.labelCommands(c)...)
+	cmd.AddCommand(networks.protectionCommands(c, func(ctx context.Context, api *hcloud.Client, n *hcloud.Network, on bool) (*hcloud.Action, *hcloud.Response, error) {
+		return api.Network.ChangeProtection(ctx, n, hcloud.NetworkChangeProtectionOpts{Delete: &on})
+	})...)
 	return cmd
 }
 
@@ -106,34 +110,10 @@ func networkCreateCommand(c *ctl) *cobra.Command {
 	return cmd
 }
 
-// change makes a command about one network.
-func (c *ctl) changeNetwork(use, short, done string, do func(ctx context.Context, api *hcloud.Client, n *hcloud.Network) (*hcloud.Action, *hcloud.Response, error)) *cobra.Command {
-	return &cobra.Command{
-		Use:   use,
-		Short: short,
-		Args:  cobra.ExactArgs(1),
-		RunE: c.run(func(cmd *cobra.Command, api *hcloud.Client, args []string) error {
-			network, err := networks.find(cmd.Context(), api, args[0])
-			if err != nil {
-				return err
-			}
-			action, _, err := do(cmd.Context(), api, network)
-			if err != nil {
-				return err
-			}
-			if err := c.await(cmd.Context(), api, action); err != nil {
-				return err
-			}
-			say(cmd, done+"\n", network.ID)
-			return nil
-		}),
-	}
-}
-
 func networkAddSubnetCommand(c *ctl) *cobra.Command {
 	var typ, zone string
 	var ipRange net.IPNet
-	cmd := c.changeNetwork("add-subnet ID|NAME", "Add a subnet to a network", "Subnet added to network %d",
+	cmd := networks.changeCommand(c, "add-subnet ID|NAME", "Add a subnet to a network", "Subnet added to network %d",
 		func(ctx context.Context, api *hcloud.Client, n *hcloud.Network) (*hcloud.Action, *hcloud.Response, error) {
 			subnet := hcloud.NetworkSubnet{Type: hcloud.NetworkSubnetType(typ), NetworkZone: hcloud.NetworkZone(zone)}
 			if ipRange.IP != nil {
@@ -149,7 +129,7 @@ func networkAddSubnetCommand(c *ctl) *cobra.Command {
 
 func networkRemoveSubnetCommand(c *ctl) *cobra.Command {
 	var ipRange net.IPNet
-	cmd := c.changeNetwork("remove-subnet --ip-range RANGE ID|NAME", "Remove a subnet from a network", "Subnet removed from network %d",
+	cmd := networks.changeCommand(c, "remove-subnet --ip-range RANGE ID|NAME", "Remove a subnet from a network", "Subnet removed from network %d",
 		func(ctx context.Context, api *hcloud.Client, n *hcloud.Network) (*hcloud.Action, *hcloud.Response, error) {
 			return api.Network.DeleteSubnet(ctx, n, hcloud.NetworkDeleteSubnetOpts{Subnet: hcloud.NetworkSubnet{IPRange: &ipRange}})
 		})
@@ -162,7 +142,7 @@ func networkRemoveSubnetCommand(c *ctl) *cobra.Command {
 func networkRouteCommand(c *ctl, verb, short, done string, do func(context.Context, *hcloud.Client, *hcloud.Network, hcloud.NetworkRoute) (*hcloud.Action, *hcloud.Response, error)) *cobra.Command {
 	var destination net.IPNet
 	var gateway net.IP
-	cmd := c.changeNetwork(verb+" --destination RANGE --gateway IP ID|NAME", short, done,
+	cmd := networks.changeCommand(c, verb+" --destination RANGE --gateway IP ID|NAME", short, done,
 		func(ctx context.Context, api *hcloud.Client, n *hcloud.Network) (*hcloud.Action, *hcloud.Response, error) {
 			return do(ctx, api, n, hcloud.NetworkRoute{Destination: &destination, Gateway: gateway})
 		})

@@ -187,6 +187,86 @@ func (n noun[T]) changeLabels(cmd *cobra.Command, api *hcloud.Client, idOrName s
 	return n.relabel(cmd.Context(), api, item, labels)
 }
 
+// changeCommand makes a command that changes one resource; done has a verb for
+// its ID.
+func (n noun[T]) changeCommand(c *ctl, use, short, done string, do func(ctx context.Context, api *hcloud.Client, t *T) (*hcloud.Action, *hcloud.Response, error)) *cobra.Command {
+	return &cobra.Command{
+		Use:   use,
+		Short: short,
+		Args:  cobra.ExactArgs(1),
+		RunE: c.run(func(cmd *cobra.Command, api *hcloud.Client, args []string) error {
+			item, err := n.find(cmd.Context(), api, args[0])
+			if err != nil {
+				return err
+			}
+			action, _, err := do(cmd.Context(), api, item)
+			if err != nil {
+				return err
+			}
+			if err := c.await(cmd.Context(), api, action); err != nil {
+				return err
+			}
+			say(cmd, done+"\n", n.id(item))
+			return nil
+		}),
+	}
+}
+
+// inNetwork makes a command about a resource in a network; done has verbs for
+// both IDs.
+func (n noun[T]) inNetwork(c *ctl, use, short, done string, do func(ctx context.Context, api *hcloud.Client, t *T, network *hcloud.Network) (*hcloud.Action, *hcloud.Response, error)) *cobra.Command {
+	var ref string
+	cmd := &cobra.Command{
+		Use:   use + " --network NETWORK ID|NAME",
+		Short: short,
+		Args:  cobra.ExactArgs(1),
+		RunE: c.run(func(cmd *cobra.Command, api *hcloud.Client, args []string) error {
+			item, err := n.find(cmd.Context(), api, args[0])
+			if err != nil {
+				return err
+			}
+			network, err := networks.find(cmd.Context(), api, ref)
+			if err != nil {
+				return err
+			}
+			action, _, err := do(cmd.Context(), api, item, network)
+			if err != nil {
+				return err
+			}
+			if err := c.await(cmd.Context(), api, action); err != nil {
+				return err
+			}
+			say(cmd, done+"\n", n.id(item), network.ID)
+			return nil
+		}),
+	}
+	cmd.Flags().StringVarP(&ref, "network", "n", "", "Network (ID or name) (required)")
+	must(cmd.MarkFlagRequired("network"))
+	return cmd
+}
+
+// protectionCommands make commands for the one protection that these resources
+// have. The hcloud CLI wants its name as an argument, too.
+func (n noun[T]) protectionCommands(c *ctl, do func(ctx context.Context, api *hcloud.Client, t *T, on bool) (*hcloud.Action, *hcloud.Response, error)) []*cobra.Command {
+	command := func(verb, done string, on bool) *cobra.Command {
+		cmd := n.changeCommand(c, verb+" ID|NAME delete", strings.ToUpper(verb[:1])+strings.ReplaceAll(verb[1:], "-", " ")+" of a "+n.name, done,
+			func(ctx context.Context, api *hcloud.Client, t *T) (*hcloud.Action, *hcloud.Response, error) {
+				return do(ctx, api, t, on)
+			})
+		cmd.Args = func(_ *cobra.Command, args []string) error {
+			if len(args) != 2 || args[1] != "delete" {
+				return fmt.Errorf("%s needs a %s, and \"delete\" as the protection", verb, n.name)
+			}
+			return nil
+		}
+		return cmd
+	}
+	return []*cobra.Command{
+		command("enable-protection", "Resource protection enabled for "+n.name+" %d", true),
+		command("disable-protection", "Resource protection disabled for "+n.name+" %d", false),
+	}
+}
+
 // must is for errors that only a mistake in this package can cause.
 func must(err error) {
 	if err != nil {

@@ -264,42 +264,10 @@ func serverPowerCommand(c *ctl, verb, done string, do func(*hcloud.ServerClient,
 	}
 }
 
-// inNetwork makes a command about a server in a network.
-func inNetwork(c *ctl, use, short, done string, do func(ctx context.Context, api *hcloud.Client, s *hcloud.Server, n *hcloud.Network) (*hcloud.Action, *hcloud.Response, error)) *cobra.Command {
-	var ref string
-	cmd := &cobra.Command{
-		Use:   use + " --network NETWORK ID|NAME",
-		Short: short,
-		Args:  cobra.ExactArgs(1),
-		RunE: c.run(func(cmd *cobra.Command, api *hcloud.Client, args []string) error {
-			server, err := servers.find(cmd.Context(), api, args[0])
-			if err != nil {
-				return err
-			}
-			network, err := networks.find(cmd.Context(), api, ref)
-			if err != nil {
-				return err
-			}
-			action, _, err := do(cmd.Context(), api, server, network)
-			if err != nil {
-				return err
-			}
-			if err := c.await(cmd.Context(), api, action); err != nil {
-				return err
-			}
-			say(cmd, done+"\n", server.ID, network.ID)
-			return nil
-		}),
-	}
-	cmd.Flags().StringVarP(&ref, "network", "n", "", "Network (ID or name) (required)")
-	must(cmd.MarkFlagRequired("network"))
-	return cmd
-}
-
 func serverAttachCommand(c *ctl) *cobra.Command {
 	var ip net.IP
 	var aliases []net.IP
-	cmd := inNetwork(c, "attach-to-network", "Attach a server to a network", "Server %d attached to network %d",
+	cmd := servers.inNetwork(c, "attach-to-network", "Attach a server to a network", "Server %d attached to network %d",
 		func(ctx context.Context, api *hcloud.Client, s *hcloud.Server, n *hcloud.Network) (*hcloud.Action, *hcloud.Response, error) {
 			return api.Server.AttachToNetwork(ctx, s, hcloud.ServerAttachToNetworkOpts{Network: n, IP: ip, AliasIPs: aliases})
 		})
@@ -309,7 +277,7 @@ func serverAttachCommand(c *ctl) *cobra.Command {
 }
 
 func serverDetachCommand(c *ctl) *cobra.Command {
-	return inNetwork(c, "detach-from-network", "Detach a server from a network", "Server %d detached from network %d",
+	return servers.inNetwork(c, "detach-from-network", "Detach a server from a network", "Server %d detached from network %d",
 		func(ctx context.Context, api *hcloud.Client, s *hcloud.Server, n *hcloud.Network) (*hcloud.Action, *hcloud.Response, error) {
 			return api.Server.DetachFromNetwork(ctx, s, hcloud.ServerDetachFromNetworkOpts{Network: n})
 		})
@@ -317,7 +285,7 @@ func serverDetachCommand(c *ctl) *cobra.Command {
 
 func serverChangeAliasIPsCommand(c *ctl) *cobra.Command {
 	var aliases []net.IP
-	cmd := inNetwork(c, "change-alias-ips", "Change a server's alias IPs in a network", "Alias IPs changed for server %d in network %d",
+	cmd := servers.inNetwork(c, "change-alias-ips", "Change a server's alias IPs in a network", "Alias IPs changed for server %d in network %d",
 		func(ctx context.Context, api *hcloud.Client, s *hcloud.Server, n *hcloud.Network) (*hcloud.Action, *hcloud.Response, error) {
 			return api.Server.ChangeAliasIPs(ctx, s, hcloud.ServerChangeAliasIPsOpts{Network: n, AliasIPs: aliases})
 		})

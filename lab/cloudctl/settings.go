@@ -21,7 +21,7 @@ func settingsCommand(c *ctl) *cobra.Command {
 	flags.StringVar(&profile, "profile", "", "How long actions take: instant or realistic")
 	flags.IntVar(&rateLimit, "rate-limit", 0, "Requests per hour")
 	flags.IntVar(&rateRemaining, "rate-remaining", 0, "Requests that are left now")
-	flags.StringToIntVar(&limits, "limits", nil, "How much there may be: servers, network_members, network_subnets, network_routes")
+	flags.StringToIntVar(&limits, "limits", nil, "How much there may be: servers, load_balancers, network_members, network_subnets, network_routes")
 	flags.BoolVar(&strictRoutes, "strict-routes", false, "Whether a route's destination must lie in the network's range")
 
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {

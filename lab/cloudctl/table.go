@@ -15,9 +15,9 @@ import (
 
 // A table prints resources as the hcloud CLI does.
 type table[T any] struct {
-	shown   string // the columns of a list unless others are asked for, with commas
-	columns map[string]func(*T) string
-	schema  func(*T) any // the resource as the API has it
+	shown   string                     // the columns of a list unless others are asked for, with commas
+	columns map[string]func(*T) string // a value may have several lines
+	schema  func(*T) any               // the resource as the API has it
 }
 
 // flag adds the flag -o to a command.
@@ -90,7 +90,7 @@ func (t table[T]) print(w io.Writer, values []string, items []*T) error {
 	for _, item := range items {
 		cells := make([]string, len(columns))
 		for i, column := range columns {
-			cells[i] = t.cell(item, column)
+			cells[i] = strings.ReplaceAll(t.cell(item, column), "\n", "; ")
 		}
 		fmt.Fprintln(lines, strings.Join(cells, "\t"))
 	}
@@ -119,7 +119,7 @@ func (t table[T]) printOne(w io.Writer, values []string, item *T) error {
 		if o.noheader {
 			fmt.Fprintln(lines, t.cell(item, column))
 		} else {
-			fmt.Fprintf(lines, "%s:\t%s\n", strings.ReplaceAll(column, "_", " "), t.cell(item, column))
+			fmt.Fprintf(lines, "%s:\t%s\n", strings.ReplaceAll(column, "_", " "), strings.ReplaceAll(t.cell(item, column), "\n", "\n\t"))
 		}
 	}
 	return lines.Flush()
