@@ -28,7 +28,7 @@ func main() {
 	}
 	cloud := cloudctl.NewCommand(connection)
 	cloud.Short += ", in the lab that `lab up` started"
-	root.AddCommand(up(), scriptCommand(), demo(), cloud, docs())
+	root.AddCommand(up(), scriptCommand(), demo(), benchCommand(), cloud, docs())
 	root.CompletionOptions.HiddenDefaultCmd = true
 
 	if err := root.ExecuteContext(ctx); err != nil {

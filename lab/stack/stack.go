@@ -31,6 +31,9 @@ const (
 	Project = "lab"
 	Network = "lab" // 10.0.0.0/8, with the subnet 10.0.0.0/24
 
+	// UserAgent begins the user agent of the lab's own requests to its cloud.
+	UserAgent = "lab-of-ccm-from-scratch"
+
 	// Token has the length of a real one; official programs warn otherwise.
 	Token = "labtokenlabtokenlabtokenlabtokenlabtokenlabtokenlabtokenlabtoken"
 )
@@ -150,8 +153,7 @@ func (s *Stack) startCloud(o Options) error {
 // AddServers creates n servers of the same kind, named worker-1 and so on, each
 // a member of the networks, and waits until they run. It is not for concurrent use.
 func (s *Stack) AddServers(ctx context.Context, n int, networks ...string) error {
-	client := hcloud.NewClient(hcloud.WithEndpoint(s.Endpoint), hcloud.WithToken(Token),
-		hcloud.WithPollOpts(hcloud.PollOpts{BackoffFunc: hcloud.ConstantBackoff(10 * time.Millisecond)}))
+	client := s.Client()
 	opts := hcloud.ServerCreateOpts{
 		ServerType: &hcloud.ServerType{Name: "cx23"},
 		Image:      &hcloud.Image{Name: "ubuntu-24.04"},
@@ -178,6 +180,17 @@ func (s *Stack) AddServers(ctx context.Context, n int, networks ...string) error
 		actions = append(append(actions, created.Action), created.NextActions...)
 	}
 	return client.Action.WaitFor(ctx, actions...)
+}
+
+// Client returns a client of the emulated API. Its requests are in the journal
+// too, with UserAgent.
+func (s *Stack) Client() *hcloud.Client {
+	return hcloud.NewClient(
+		hcloud.WithEndpoint(s.Endpoint),
+		hcloud.WithToken(Token),
+		hcloud.WithApplication(UserAgent, ""),
+		hcloud.WithPollOpts(hcloud.PollOpts{BackoffFunc: hcloud.ConstantBackoff(10 * time.Millisecond)}),
+	)
 }
 
 // Stop ends everything that Start began, in the reverse order. It returns an
