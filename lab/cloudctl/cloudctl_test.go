@@ -73,6 +73,22 @@ func play(t *testing.T, endpoint string, steps []step) {
 	}
 }
 
+// realistic are the settings after the profile has changed to that.
+const realistic = `{
+  "profile": "realistic",
+  "rate_limit": 3600,
+  "rate_remaining": 3600,
+  "limits": {
+    "servers": 10000,
+    "load_balancers": 10000,
+    "network_members": 100,
+    "network_subnets": 50,
+    "network_routes": 100
+  },
+  "strict_routes": false
+}
+`
+
 func TestCommands(t *testing.T) {
 	key := "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGTKVtB0hwyDAnBT1M0T8Zq0m0QVnJ0m3uUj6X2VJ3Qm"
 	tests := []struct {
@@ -267,7 +283,7 @@ func TestCommands(t *testing.T) {
 		}},
 		{"actions", []step{
 			{line: "server create --name a --start-after-create=false --without-ipv4 --without-ipv6", want: "Server 3000001 created\n"},
-			{line: "fault add POST /servers/*/actions/poweron --stuck --count 1", want: "Fault 1 added\n"},
+			{line: "settings --profile realistic", want: realistic},
 			{line: "server poweron a --no-wait", want: "Server 3000001 started\n"},
 			{line: "action list", want: "" +
 				"ID        COMMAND         STATUS    PROGRESS   RESOURCES        ERROR\n" +
