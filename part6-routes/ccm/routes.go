@@ -195,22 +195,34 @@ func (r *Routes) nodesByGateway(ctx context.Context) (map[string]types.NodeName,
 	if err != nil {
 		return nil, err
 	}
-	names := map[int64]types.NodeName{}
-	for _, node := range nodes {
-		if id, err := parseProviderID(node.Spec.ProviderID); err == nil {
-			names[id] = types.NodeName(node.Name)
-		}
-	}
 	servers, err := r.client.Server.All(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("list servers: %w", err)
 	}
-	byGateway := map[string]types.NodeName{}
+	byID := map[int64]*hcloud.Server{}
 	for _, server := range servers {
-		if name, ok := names[server.ID]; ok {
-			if ip := privateIP(server, r.network); ip != nil {
-				byGateway[ip.String()] = name
+		byID[server.ID] = server
+	}
+
+	byGateway := map[string]types.NodeName{}
+	for _, node := range nodes {
+		id, err := parseProviderID(node.Spec.ProviderID)
+		if err != nil {
+			continue // not initialized, or of another cloud
+		}
+		server := byID[id]
+		if server == nil {
+			// What a list does not have may exist nevertheless, and its route would
+			// be deleted. Only the server itself can be known to be gone.
+			if server, _, err = r.client.Server.GetByID(ctx, id); err != nil {
+				return nil, fmt.Errorf("look up server by ID %d: %w", id, err)
 			}
+		}
+		if server == nil {
+			continue
+		}
+		if ip := privateIP(server, r.network); ip != nil {
+			byGateway[ip.String()] = types.NodeName(node.Name)
 		}
 	}
 	return byGateway, nil

@@ -27,6 +27,7 @@ import (
 // network at a time: until the action of a change has been seen to end, another
 // change is refused.
 type networkAPI struct {
+	listed  int64 // the list of servers has this many of them
 	mu      sync.Mutex
 	routes  []schema.NetworkRoute
 	running bool
@@ -55,7 +56,7 @@ func (a *networkAPI) start(t *testing.T) *hcloud.Client {
 	})
 	mux.HandleFunc("GET /servers", func(w http.ResponseWriter, _ *http.Request) {
 		var list schema.ServerListResponse
-		for id := range int64(60) {
+		for id := range a.listed {
 			list.Servers = append(list.Servers, server(id+1))
 		}
 		answer(w, 200, list)
@@ -143,8 +144,9 @@ func newTestRoutes(t *testing.T, api *networkAPI, nodes ...*corev1.Node) *Routes
 }
 
 func TestListRoutes(t *testing.T) {
-	api := &networkAPI{routes: []schema.NetworkRoute{
+	api := &networkAPI{listed: 50, routes: []schema.NetworkRoute{
 		{Destination: "10.244.1.0/24", Gateway: "10.0.0.1"},
+		{Destination: "10.244.2.0/24", Gateway: "10.0.0.60"}, // the list lacks this server
 		{Destination: "10.244.9.0/24", Gateway: "10.0.0.99"}, // no server has this IP
 		{Destination: "0.0.0.0/0", Gateway: "10.0.0.1"},      // everything below is others'
 		{Destination: "10.244.0.0/15", Gateway: "10.0.0.1"},
@@ -158,6 +160,7 @@ func TestListRoutes(t *testing.T) {
 	}
 	want := []*cloudprovider.Route{
 		{Name: "10.0.0.1", TargetNode: "node-1", DestinationCIDR: "10.244.1.0/24"},
+		{Name: "10.0.0.60", TargetNode: "node-60", DestinationCIDR: "10.244.2.0/24"},
 		{Name: "10.0.0.99", DestinationCIDR: "10.244.9.0/24", Blackhole: true},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
