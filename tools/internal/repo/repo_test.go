@@ -24,7 +24,7 @@ func TestFirstDiff(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			var got result
-			got.Line, got.InA, got.InB = FirstDiff(Lines([]byte(tt.a)), Lines([]byte(tt.b)))
+			got.Line, got.InA, got.InB = FirstDiff(tt.a, tt.b)
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
