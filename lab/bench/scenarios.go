@@ -67,9 +67,7 @@ func idle(ctx context.Context, r *run) error {
 	if err := join(smallCluster, stack.Network)(ctx, r); err != nil {
 		return err
 	}
-	if err := r.start(ctx); err != nil {
-		return err
-	}
+	r.start()
 	end := r.begin.Add(r.options.Idle)
 	defer func() { r.taken = r.options.Idle }()
 	return r.wait(ctx, 2*r.options.Idle, func(context.Context) string {
@@ -84,9 +82,7 @@ func service(ctx context.Context, r *run) error {
 	if err := join(smallCluster, stack.Network)(ctx, r); err != nil {
 		return err
 	}
-	if err := r.start(ctx); err != nil {
-		return err
-	}
+	r.start()
 	if err := r.createService(ctx, "bench", 80, 443, 8080); err != nil {
 		return err
 	}
@@ -97,9 +93,7 @@ func noOp(ctx context.Context, r *run) error {
 	if err := service(ctx, r); err != nil {
 		return err
 	}
-	if err := r.start(ctx); err != nil {
-		return err
-	}
+	r.start()
 	patch := []byte(`{"metadata": {"labels": {"team": "a"}, "annotations": {"example.com/owner": "a"}}}`)
 	if _, err := r.client.CoreV1().Services(metav1.NamespaceDefault).Patch(ctx, "bench", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
 		return err
@@ -123,9 +117,7 @@ func scale(ctx context.Context, r *run) error {
 	if err := r.settle(ctx, r.unbalanced); err != nil {
 		return err
 	}
-	if err := r.start(ctx); err != nil {
-		return err
-	}
+	r.start()
 	if err := r.addNodes(ctx, 1, stack.Network); err != nil {
 		return err
 	}
@@ -150,9 +142,7 @@ func (r *run) startWithNodes(ctx context.Context, nodes int, networks []string, 
 	if err := r.addNodes(ctx, nodes, networks...); err != nil {
 		return err
 	}
-	if err := r.start(ctx); err != nil {
-		return err
-	}
+	r.start()
 	return r.startCCM(ctx, env...)
 }
 
