@@ -36,7 +36,7 @@ type x509Details struct {
 // schema cannot say. API reference, certificates.
 type certificateView struct {
 	schema.Certificate
-	Certificate_   *string    `json:"certificate"`
+	Text           *string    `json:"certificate"`
 	Fingerprint    *string    `json:"fingerprint"`
 	NotValidBefore *time.Time `json:"not_valid_before"`
 	NotValidAfter  *time.Time `json:"not_valid_after"`
@@ -45,7 +45,7 @@ type certificateView struct {
 func (c *certificate) view(p *project) certificateView {
 	v := certificateView{Certificate: c.Certificate}
 	if x := c.pem; x != nil {
-		v.Certificate_, v.Fingerprint, v.NotValidBefore, v.NotValidAfter = &x.text, &x.fingerprint, &x.before, &x.after
+		v.Text, v.Fingerprint, v.NotValidBefore, v.NotValidAfter = &x.text, &x.fingerprint, &x.before, &x.after
 	}
 	v.UsedBy = []schema.CertificateUsedByRef{}
 	for _, lb := range byID(p.loadBalancers) {
@@ -138,15 +138,18 @@ func createCertificate(r *request) (any, error) {
 	if len(in.DomainNames) == 0 {
 		return nil, required("domain_names")
 	}
-	for _, name := range in.DomainNames {
+	for i, name := range in.DomainNames {
 		if checkHostname(strings.TrimPrefix(name, "*.")) != nil {
 			return nil, invalid("domain_names", "'%s' is not a domain name", name)
 		}
+		in.DomainNames[i] = strings.ToLower(name)
 	}
 	c.DomainNames = in.DomainNames
-	c.Status = &schema.CertificateStatusRef{}
 	r.addCertificate(c)
-	a := r.issue(c, "create_certificate")
+	a, err := r.issue(c, "create_certificate")
+	if err != nil {
+		return nil, err
+	}
 	return object{"certificate": c.view(r.project), "action": a.Action}, nil
 }
 
@@ -181,16 +184,21 @@ func (c *certificate) upload(chain, key string) error {
 	case len(key) > 5_000:
 		return invalid("private_key", "is larger than 5 kB")
 	}
+	block, _ := pem.Decode([]byte(chain))
+	if block == nil {
+		return invalid("certificate", "is not in PEM format")
+	}
+	leaf, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		return invalid("certificate", "is not a certificate")
+	}
 	pair, err := tls.X509KeyPair([]byte(chain), []byte(key))
 	switch {
-	case err != nil && strings.Contains(err.Error(), "private key"):
-		return invalid("private_key", "does not belong to the certificate")
 	case err != nil:
-		return invalid("certificate", "is not a certificate in PEM format")
+		return invalid("private_key", "does not belong to the certificate")
 	case len(pair.Certificate) > 5:
 		return invalid("certificate", "has more than 5 certificates")
 	}
-	leaf := pair.Leaf
 	c.DomainNames = append([]string{}, leaf.DNSNames...)
 	if len(c.DomainNames) == 0 && leaf.Subject.CommonName != "" {
 		c.DomainNames = append(c.DomainNames, leaf.Subject.CommonName)
@@ -213,23 +221,25 @@ func details(leaf *x509.Certificate, text string) *x509Details {
 
 // issue starts what the real API lets Let's Encrypt do. The states are those of
 // the API reference; nobody checks that the domain is the owner's.
-func (r *request) issue(c *certificate, command string) *action {
-	a := &action{}
-	a.Command = command
-	*c.Status = schema.CertificateStatusRef{Issuance: "pending", Renewal: "unavailable"}
-	a.done = func() {
-		text, leaf, err := selfSigned(c.DomainNames)
-		if err != nil {
-			panic(err) // only for lack of random numbers
-		}
+func (r *request) issue(c *certificate, command string) (*action, error) {
+	text, leaf, err := selfSigned(c.DomainNames)
+	if err != nil {
+		return nil, fmt.Errorf("issue certificate: %w", err)
+	}
+	c.Status = &schema.CertificateStatusRef{Issuance: "pending", Renewal: "unavailable"}
+	a := &action{done: func() {
 		c.pem = details(leaf, text)
-		*c.Status = schema.CertificateStatusRef{Issuance: "completed", Renewal: "scheduled"}
-	}
+		c.Status = &schema.CertificateStatusRef{Issuance: "completed", Renewal: "scheduled"}
+	}}
+	a.Command = command
 	a.undo = func() {
-		c.Status.Issuance = "failed"
-		c.Status.Error = &schema.Error{Code: a.Error.Code, Message: a.Error.Message}
+		c.Status = &schema.CertificateStatusRef{
+			Issuance: "failed",
+			Renewal:  "unavailable",
+			Error:    &schema.Error{Code: a.Error.Code, Message: a.Error.Message},
+		}
 	}
-	return r.start(a, &c.resource)
+	return r.start(a, &c.resource), nil
 }
 
 // selfSigned is a certificate for domains that is good for 90 days, as those of
@@ -297,5 +307,9 @@ func retryCertificate(r *request) (any, error) {
 	if c.Status == nil || c.Status.Issuance != "failed" {
 		return nil, unprocessable("unsupported_error", "only a managed certificate that has failed can be retried")
 	}
-	return object{"action": r.issue(c, "issue_certificate").Action}, nil
+	a, err := r.issue(c, "issue_certificate")
+	if err != nil {
+		return nil, err
+	}
+	return object{"action": a.Action}, nil
 }

@@ -97,6 +97,10 @@ func (c *Cloud) addFault(p *project, f Fault) (*Fault, error) {
 		return nil, invalid("path", "must be without /v1")
 	case slices.Contains(strings.Split(strings.TrimSuffix(f.Path, "/**"), "/"), "**"):
 		return nil, invalid("path", "may have ** at the end only")
+	case slices.ContainsFunc(strings.Split(f.Path, "/"), func(segment string) bool {
+		return strings.Contains(segment, "*") && strings.Trim(segment, "*") != ""
+	}):
+		return nil, invalid("path", "may have * for whole segments only")
 	case strings.ContainsFunc(f.Method, func(r rune) bool { return r != '*' && (r < 'A' || r > 'Z') }):
 		return nil, invalid("method", "must be in upper case, or *")
 	case (f.Effect == EffectStatus || f.Status != 0) && (f.Status < 200 || f.Status > 599):

@@ -30,19 +30,15 @@ type healthCheck struct {
 // acceptance tests, those of http come from the API reference, those of the
 // health check are guesses.
 func (s *service) UnmarshalJSON(text []byte) error {
-	if s.HTTP == nil {
-		s.HTTP = &schema.LoadBalancerServiceHTTP{CookieName: "HCLBSTICKY", CookieLifetime: 300, TimeoutIdle: 50}
-	}
 	if s.HealthCheck.Protocol == "" {
 		s.HealthCheck.LoadBalancerServiceHealthCheck = schema.LoadBalancerServiceHealthCheck{Protocol: "tcp", Interval: 15, Timeout: 10, Retries: 3}
 	}
-	if s.HealthCheck.HTTP == nil {
-		s.HealthCheck.HTTP = &schema.LoadBalancerServiceHealthCheckHTTP{Path: "/", StatusCodes: []string{"2??", "3??"}}
-	}
+	s.addHTTP()
 	type fields service // has no UnmarshalJSON
 	if err := json.Unmarshal(text, (*fields)(s)); err != nil {
 		return err
 	}
+	s.addHTTP() // where the request says null
 	web := s.Protocol == "http" || s.Protocol == "https"
 	if s.DestinationPort == 0 && web {
 		s.DestinationPort = 80
@@ -64,6 +60,16 @@ func (s *service) UnmarshalJSON(text []byte) error {
 		s.HealthCheck.HTTP = nil
 	}
 	return nil
+}
+
+// addHTTP gives a service what it needs for http, if it lacks that.
+func (s *service) addHTTP() {
+	if s.HTTP == nil {
+		s.HTTP = &schema.LoadBalancerServiceHTTP{CookieName: "HCLBSTICKY", CookieLifetime: 300, TimeoutIdle: 50}
+	}
+	if s.HealthCheck.HTTP == nil {
+		s.HealthCheck.HTTP = &schema.LoadBalancerServiceHealthCheckHTTP{Path: "/", StatusCodes: []string{"2??", "3??"}}
+	}
 }
 
 // clone shares no memory with s.
