@@ -35,8 +35,19 @@ func TestCatalogue(t *testing.T) {
 			}
 			return fmt.Sprintf("%d %s %s", i.ID, i.Name, i.Architecture), nil
 		},
+		"load balancer type": func(ref string) (string, error) {
+			t, _, err := client.LoadBalancerType.Get(ctx, ref)
+			if err != nil || t == nil {
+				return "none", err
+			}
+			return fmt.Sprintf("%d %s %d/%d/%d/%d in %d", t.ID, t.Name, t.MaxServices, t.MaxTargets, t.MaxAssignedCertificates, t.MaxConnections, len(t.Pricings)), nil
+		},
 	}
 	for _, test := range []struct{ kind, ref, want string }{
+		{"load balancer type", "1", "1 lb11 5/25/10/10000 in 6"},
+		{"load balancer type", "lb21", "2 lb21 15/75/25/20000 in 6"},
+		{"load balancer type", "lb31", "3 lb31 30/150/50/40000 in 6"},
+		{"load balancer type", "lb41", "none"},
 		{"location", "1", "1 fsn1 Falkenstein DC Park 1 eu-central"},
 		{"location", "ash", "4 ash Ashburn, VA us-east"},
 		{"location", "7", "none"},

@@ -1,6 +1,7 @@
 package cloud_test
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"strings"
@@ -26,7 +27,7 @@ func TestCLI(t *testing.T) {
 	home := t.TempDir()
 	run := func(args ...string) string {
 		t.Helper()
-		cmd := exec.CommandContext(t.Context(), hcloud, args...)
+		cmd := exec.CommandContext(t.Context(), hcloud, append([]string{"--poll-interval", "10ms"}, args...)...)
 		cmd.Dir = home
 		cmd.Env = []string{
 			"HOME=" + home,
@@ -87,6 +88,57 @@ func TestCLI(t *testing.T) {
 	if got := server().Status; got != "running" {
 		t.Errorf("status %s, want running", got)
 	}
+
+	run("load-balancer", "create", "--name", "lb", "--type", "lb11", "--network-zone", "eu-central", "--label", "a=b")
+	shows(run("load-balancer-type", "list"), "lb11", "lb21", "lb31")
+	shows(run("load-balancer", "list"), "lb", "203.0.113.2", "2001:db8:0:2::1", "lb11", "fsn1", "eu-central")
+	run("load-balancer", "attach-to-network", "lb", "--network", "net")
+	run("load-balancer", "add-target", "lb", "--server", "worker-1", "--use-private-ip")
+	run("load-balancer", "add-target", "lb", "--label-selector", "role=worker")
+	run("load-balancer", "add-target", "lb", "--ip", "198.51.100.9")
+	run("load-balancer", "add-service", "lb", "--protocol", "tcp", "--listen-port", "80", "--destination-port", "30080")
+	run("load-balancer", "add-service", "lb", "--protocol", "http", "--listen-port", "81", "--destination-port", "30081", "--http-sticky-sessions", "--http-cookie-name", "C", "--http-cookie-lifetime", "60s")
+	run("load-balancer", "update-service", "lb", "--listen-port", "81", "--proxy-protocol", "--health-check-protocol", "http", "--health-check-port", "30082",
+		"--health-check-http-domain", "example.com", "--health-check-http-path", "/healthz")
+	shows(run("load-balancer", "describe", "lb"), "10.0.0.3", "30080", "healthz", "role=worker", "198.51.100.9", "worker-1")
+	balancer := func() schema.LoadBalancer {
+		t.Helper()
+		return l.ok(t, "GET", "/_lab/v1/load_balancers", "").LoadBalancers[0]
+	}
+	if got := balancer(); len(got.Services) != 2 || len(got.Targets) != 3 || !got.Services[1].Proxyprotocol || got.Services[1].HTTP.CookieLifetime != 60 || got.Services[1].HealthCheck.HTTP.Domain != "example.com" {
+		t.Errorf("load balancer %+v", got)
+	}
+	run("load-balancer", "delete-service", "lb", "--listen-port", "81")
+	run("load-balancer", "remove-target", "lb", "--server", "worker-1")
+	run("load-balancer", "remove-target", "lb", "--label-selector", "role=worker")
+	run("load-balancer", "remove-target", "lb", "--ip", "198.51.100.9")
+	run("load-balancer", "change-algorithm", "lb", "--algorithm-type", "least_connections")
+	run("load-balancer", "change-type", "lb", "lb21")
+	run("load-balancer", "disable-public-interface", "lb")
+	run("load-balancer", "enable-public-interface", "lb")
+	run("load-balancer", "set-rdns", "lb", "--ip", "203.0.113.2", "--hostname", "lb.example.com")
+	run("load-balancer", "update", "lb", "--name", "lb2")
+	run("load-balancer", "add-label", "lb2", "c=d")
+	if got := balancer(); got.Name != "lb2" || got.LoadBalancerType.Name != "lb21" || got.Algorithm.Type != "least_connections" || len(got.Services) != 1 ||
+		len(got.Targets) != 0 || got.PublicNet.IPv4.DNSPtr != "lb.example.com" || len(got.Labels) != 2 {
+		t.Errorf("load balancer %+v", got)
+	}
+	run("load-balancer", "enable-protection", "lb2", "delete")
+	run("load-balancer", "disable-protection", "lb2", "delete")
+	run("certificate", "create", "--name", "cert", "--type", "managed", "--domain", "example.com")
+	shows(run("certificate", "list"), "cert", "example.com", "managed")
+	shows(run("certificate", "describe", "cert"), "completed")
+	cert := fmt.Sprint(l.ok(t, "GET", "/_lab/v1/certificates", "").Certificates[0].ID)
+	run("load-balancer", "add-service", "lb2", "--protocol", "https", "--http-certificates", cert)
+	shows(run("load-balancer", "describe", "lb2"), "443", cert)
+	run("load-balancer", "detach-from-network", "lb2", "--network", "net")
+	run("load-balancer", "delete", "lb2")
+	run("certificate", "delete", "cert")
+	shows(run("primary-ip", "list"), "203.0.113.1", "worker-1")
+	if got := l.ok(t, "GET", "/_lab/v1/load_balancers", "").LoadBalancers; len(got) != 0 {
+		t.Errorf("load balancers %v, want none", got)
+	}
+
 	run("server", "delete", "worker-1")
 	if got := l.Servers("p"); len(got) != 0 {
 		t.Errorf("servers %v, want none", got)
