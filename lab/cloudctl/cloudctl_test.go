@@ -298,6 +298,7 @@ func TestCommands(t *testing.T) {
 			{line: "fault add GET /servers", wantErr: "at least one of the flags in the group [status hide late hang reset truncate html drop empty stuck fail] is required"},
 			{line: "fault add GET /servers --hang --drop", wantErr: "[drop hang] were all set"},
 			{line: "fault add GET servers --hang", wantErr: "path must start with /"},
+			{line: "fault add GET /servers** --hang", wantErr: "path may have * for whole segments only"},
 			{line: "fault add GET /servers --hide nope", wantErr: "server not found: nope"},
 			{line: "fault add GET /servers --status 503 --code unavailable --message later --count 3 --for 30s", want: "Fault 1 added\n"},
 			{line: "fault add GET /servers --hide a", want: "Fault 2 added\n"},
