@@ -7,7 +7,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"unicode"
 
 	"example.com/ccm-from-scratch/tools/internal/repo"
 )
@@ -16,7 +15,9 @@ var (
 	codeSpan = regexp.MustCompile("``.+?``|`[^`]*`")
 	heading  = regexp.MustCompile(`^#{1,6}\s+(.*\S)`)
 	linkText = regexp.MustCompile(`!?\[([^\]]*)\]\([^)]*\)`)
-	link     = regexp.MustCompile(`\]\(\s*<?((?:[^()\s<>]|\([^()\s]*\))+)` + // [text](target)
+	// punctuation is all but letters, marks, numbers, spaces, hyphens and underscores.
+	punctuation = regexp.MustCompile(`[^\pL\pM\pN _-]`)
+	link        = regexp.MustCompile(`\]\(\s*<?((?:[^()\s<>]|\([^()\s]*\))+)` + // [text](target)
 		`|^ {0,3}\[[^\]^][^\]]*\]:\s+<?([^\s<>]+)` + // [label]: target
 		`|\b(?:src|href)="([^"]*)"|<(https?:[^>]*)>`)
 )
@@ -44,7 +45,7 @@ func follow(r *repo.Repo, page, target string) error {
 	if err != nil {
 		return fmt.Errorf("%w; correct it", err)
 	}
-	if u.Scheme != "" || u.Host != "" {
+	if u.Scheme != "" {
 		return nil
 	}
 	file := page
@@ -73,15 +74,8 @@ func anchors(page string) []string {
 		if m == nil {
 			continue
 		}
-		slug := strings.Map(func(c rune) rune {
-			switch {
-			case c == ' ':
-				return '-'
-			case c == '-' || c == '_' || unicode.IsLetter(c) || unicode.IsMark(c) || unicode.IsNumber(c):
-				return unicode.ToLower(c)
-			}
-			return -1
-		}, linkText.ReplaceAllString(m[1], "$1"))
+		text = punctuation.ReplaceAllString(linkText.ReplaceAllString(m[1], "$1"), "")
+		slug := strings.ReplaceAll(strings.ToLower(text), " ", "-")
 		unique := slug
 		for n := 1; slices.Contains(all, unique); n++ {
 			unique = fmt.Sprintf("%s-%d", slug, n)

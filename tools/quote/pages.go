@@ -57,30 +57,30 @@ func outside(lines []string) []string {
 	return out
 }
 
-// shown is a line of a source that a page quotes.
-type shown struct {
-	source string
-	line   int
-}
-
 // quotes compares every quote with its source, or makes it equal, and looks for
 // code that should be a quote, and for phases of scripts that no page quotes.
 func quotes(r *repo.Repo, update bool) {
-	seen := map[shown]bool{}
+	quoted := map[string]string{} // all quotes of a source
 	for _, name := range r.Files {
 		if path.Ext(name) == ".md" && !strings.HasPrefix(name, "docs/diffs/") {
-			quotesOf(r, name, update, seen)
+			quotesOf(r, name, update, quoted)
 		}
 	}
 	for _, name := range r.Files {
-		if path.Dir(name) == "docs" && path.Ext(name) == ".txtar" {
-			unquoted(r, name, seen)
+		if path.Dir(name) != "docs" || path.Ext(name) != ".txtar" {
+			continue
+		}
+		for _, p := range sections(r.Read(name)) {
+			isPhase := p.line > 0 && slices.ContainsFunc(p.lines, func(s string) bool { return s != "" && s[0] != '#' })
+			if isPhase && !strings.HasPrefix(p.name, `"set-up`) && !strings.Contains(quoted[name], dedent(p.lines)+"\n") {
+				r.Add(name, p.line, "no page quotes the phase %s; quote it, or let its comment begin with # set-up", p.name)
+			}
 		}
 	}
 }
 
-// quotesOf looks at one page, and notes in seen what it quotes.
-func quotesOf(r *repo.Repo, name string, update bool, seen map[shown]bool) {
+// quotesOf looks at one page, and adds what it quotes.
+func quotesOf(r *repo.Repo, name string, update bool, quoted map[string]string) {
 	lines := strings.Split(r.Read(name), "\n")
 	var out []string
 	done := 0 // lines that out has
@@ -103,51 +103,26 @@ func quotesOf(r *repo.Repo, name string, update bool, seen map[shown]bool) {
 			r.Add(name, f.open, "quote of %s: %w", source, err)
 			continue
 		}
-		var texts []string
-		for _, l := range want {
-			texts = append(texts, l.text)
-			seen[shown{source, l.n}] = true
-		}
-		if i := slices.IndexFunc(texts, f.closedBy); i >= 0 {
-			r.Add(name, f.open+1, "%s:%d would end the fence; use a longer one", source, want[i].n)
-			continue
-		}
-		if update {
-			out = append(append(out, lines[done:f.open+1]...), texts...)
+		quoted[source] += want + "\n"
+		have := strings.Join(lines[f.open+1:min(f.end, len(lines))], "\n")
+		n, is, should := repo.FirstDiff(have+"\n", want+"\n")
+		switch {
+		case slices.ContainsFunc(strings.Split(want, "\n"), f.closedBy):
+			r.Add(name, f.open+1, "%s has a line that would end the fence; use a longer one", source)
+		case update:
+			out = append(append(out, lines[done:f.open+1]...), want)
 			done = f.end
-			continue
-		}
-		have := strings.Join(lines[f.open+1:min(f.end, len(lines))], "\n") + "\n"
-		if n, is, should := repo.FirstDiff(have, strings.Join(texts, "\n")+"\n"); n > 0 {
-			r.Add(name, f.open+1+n, "has %q, but %s:%d: %q; go run ./tools/quote update",
-				is, source, want[min(n, len(want))-1].n, should)
+		case n > 0:
+			r.Add(name, f.open+1+n, "has %q, but %s has %q; go run ./tools/quote update", is, source, should)
 		}
 	}
 	if update {
 		r.Write(name, strings.Join(append(out, lines[done:]...), "\n"))
 	}
-	text := outside(lines)
-	for i := range text {
-		isQuote := quoteMark.MatchString(text[i]) && strings.HasPrefix(lines[min(i+1, len(lines)-1)], "```")
-		if strings.HasPrefix(strings.TrimSpace(text[i]), "<!-- quote ") && !isQuote {
+	for i, text := range outside(lines) {
+		isQuote := quoteMark.MatchString(text) && strings.HasPrefix(lines[min(i+1, len(lines)-1)], "```")
+		if strings.HasPrefix(strings.TrimSpace(text), "<!-- quote ") && !isQuote {
 			r.Add(name, i+1, "a quote without its fence; put the fence below it, both at the left edge")
-		}
-	}
-}
-
-// unquoted looks for phases of a script with commands that no page quotes.
-func unquoted(r *repo.Repo, name string, seen map[shown]bool) {
-	text := r.Read(name)
-	lines := strings.Split(text, "\n")
-	for _, p := range sections(text) {
-		if !strings.HasPrefix(p.name, `"`) || strings.HasPrefix(p.name, `"set-up`) {
-			continue
-		}
-		for i := p.from; i < p.to; i++ {
-			if isCommand := lines[i] != "" && lines[i][0] != '#'; isCommand && !seen[shown{name, i + 1}] {
-				r.Add(name, p.from+1, "no page quotes the phase %s; quote it, or let its comment begin with # set-up", p.name)
-				break
-			}
 		}
 	}
 }

@@ -16,56 +16,41 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 )
 
-// part is a range of lines of a source that a selector can name: from the one
-// with the index from to the one before the index to.
+// part is a piece of a source that a selector can name.
 type part struct {
-	name     string
-	from, to int
-}
-
-// line is a line of a source, and its number, counted from 1.
-type line struct {
-	text string
-	n    int
+	name  string
+	line  int // of the source, the first, counted from 1
+	lines []string
 }
 
 // selectorForm is names of parts, and {/block/} or /first/,/last/.
 var selectorForm = regexp.MustCompile(`^(.*?) ?(?:\{/([^/]+)/\}|/([^/]+)/,/([^/]+)/)?$`)
 
-// choose returns the lines of a source that a selector means: the parts that it
+// choose returns the text of a source that a selector means: the parts that it
 // names, or all of it, and of each a range, if there is one. Parts have an empty
 // line between them.
-func choose(source, text, selector string) ([]line, error) {
+func choose(source, text, selector string) (string, error) {
 	m := selectorForm.FindStringSubmatch(selector)
-	names, first, last := m[1], m[2]+m[3], m[4]
-	chosen, err := parts(source, text, names)
+	chosen, err := parts(source, text, m[1])
 	if err != nil {
-		return nil, err
+		return "", err
 	}
-	lines := strings.Split(text, "\n")
-	var out []line
-	for i, p := range chosen {
-		if first != "" {
-			if p, err = p.narrow(lines, first, last); err != nil {
-				return nil, err
-			}
+	var texts []string
+	for _, p := range chosen {
+		lines, err := narrow(p.lines, m[2]+m[3], m[4])
+		if err != nil {
+			return "", err
 		}
-		if i > 0 {
-			out = append(out, line{"", p.from + 1})
-		}
-		out = append(out, p.lines(lines)...)
+		texts = append(texts, dedent(lines))
 	}
-	if len(out) == 0 {
-		return nil, errors.New("nothing there; quote something else")
-	}
-	return out, nil
+	return strings.Join(texts, "\n\n"), nil
 }
 
 // parts returns the parts of a source that have these names; without names the
 // whole.
 func parts(source, text, names string) ([]part, error) {
 	if names == "" {
-		return []part{{"", 0, strings.Count(text, "\n") + 1}}, nil
+		return []part{{lines: strings.Split(text, "\n")}}, nil
 	}
 	var all, chosen []part
 	var err error
@@ -91,52 +76,46 @@ func parts(source, text, names string) ([]part, error) {
 	return chosen, nil
 }
 
-// lines returns the lines of a part without the indentation that all of them
-// share, and without empty ones at the end.
-func (p part) lines(lines []string) []line {
-	for p.to > p.from && strings.TrimSpace(lines[p.to-1]) == "" {
-		p.to--
-	}
+// dedent takes off the indentation that all lines share, and empty lines at the end.
+func dedent(lines []string) string {
 	shared := math.MaxInt
-	for _, text := range lines[p.from:p.to] {
+	for _, text := range lines {
 		if text != "" {
 			shared = min(shared, indent(text))
 		}
 	}
-	var out []line
-	for i := p.from; i < p.to; i++ {
-		out = append(out, line{lines[i][min(len(lines[i]), shared):], i + 1})
+	var out strings.Builder
+	for _, text := range lines {
+		out.WriteString(text[min(len(text), shared):] + "\n")
 	}
-	return out
+	return strings.TrimRight(out.String(), "\n")
 }
 
 func indent(s string) int { return len(s) - len(strings.TrimLeft(s, " \t")) }
 
-// narrow returns the lines of a part from the only one that matches first to
-// the next that matches last or, without last, to the end of the block.
-func (p part) narrow(lines []string, first, last string) (part, error) {
+// narrow returns the lines from the only one that matches first to the next
+// that matches last or, without last, to the end of the block; without first all.
+func narrow(lines []string, first, last string) ([]string, error) {
+	if first == "" {
+		return lines, nil
+	}
 	begin, err := regexp.Compile(first)
-	if err != nil {
-		return p, err
+	end, errEnd := regexp.Compile(last)
+	if err := errors.Join(err, errEnd); err != nil {
+		return nil, err
 	}
-	end, err := regexp.Compile(last)
-	if err != nil {
-		return p, err
+	i := slices.IndexFunc(lines, begin.MatchString)
+	if i < 0 || slices.ContainsFunc(lines[i+1:], begin.MatchString) {
+		return nil, fmt.Errorf("/%s/ matches no line, or several; make it match one", first)
 	}
-	i := slices.IndexFunc(lines[p.from:p.to], begin.MatchString)
-	if i < 0 || slices.ContainsFunc(lines[p.from+i+1:p.to], begin.MatchString) {
-		return p, fmt.Errorf("/%s/ matches no line, or several; make it match one", first)
+	lines = lines[i:]
+	if last == "" {
+		return lines[:blockLen(lines)], nil
 	}
-	p.from += i
-	n := blockLen(lines[p.from:p.to])
-	if last != "" {
-		n = slices.IndexFunc(lines[p.from:p.to], end.MatchString) + 1
+	if i = slices.IndexFunc(lines, end.MatchString); i < 0 {
+		return nil, fmt.Errorf("/%s/ matches no line from /%s/ on; make it match one", last, first)
 	}
-	if n == 0 {
-		return p, fmt.Errorf("/%s/ matches no line from line %d on; make it match one", last, p.from+1)
-	}
-	p.to = p.from + n
-	return p, nil
+	return lines[:i+1], nil
 }
 
 // blockLen counts the lines of the block that the first line begins: all that
@@ -172,7 +151,7 @@ func declarations(src string) ([]part, error) {
 		for from > 0 && strings.HasPrefix(strings.TrimSpace(lines[from-1]), "//") {
 			from--
 		}
-		all = append(all, part{name, from, fset.Position(n.End()).Line})
+		all = append(all, part{name, from + 1, lines[from:fset.Position(n.End()).Line]})
 	}
 	for _, d := range f.Decls {
 		if f, ok := d.(*ast.FuncDecl); ok {
@@ -208,21 +187,19 @@ func declarations(src string) ([]part, error) {
 // with a comment, whose first line is its title.
 func sections(text string) []part {
 	archive := txtar.Parse([]byte(text))
-	end := strings.Count(string(archive.Comment), "\n")
 	var all []part
 	inComment := false
-	for i, text := range strings.Split(text, "\n")[:end] {
+	for i, text := range strings.Split(string(archive.Comment), "\n") {
 		title, isComment := strings.CutPrefix(text, "#")
-		if isComment && !inComment || len(all) == 0 {
-			all = append(all, part{name: `"` + strings.TrimSpace(title) + `"`, from: i})
+		if isComment && !inComment || i == 0 {
+			all = append(all, part{name: `"` + strings.TrimSpace(title) + `"`, line: i + 1})
 		}
-		all[len(all)-1].to = i + 1
+		last := &all[len(all)-1]
+		last.lines = append(last.lines, text)
 		inComment = isComment
 	}
 	for _, f := range archive.Files {
-		from := end + 1
-		end = from + strings.Count(string(f.Data), "\n")
-		all = append(all, part{"-- " + f.Name + " --", from, end})
+		all = append(all, part{name: "-- " + f.Name + " --", lines: strings.Split(string(f.Data), "\n")})
 	}
 	return all
 }

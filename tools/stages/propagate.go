@@ -85,8 +85,8 @@ func (s *set) merge(st *stage, c change) error {
 		return os.Remove(name)
 	case has:
 		var err error
-		if merged, err = threeWay(st, name, c); err != nil {
-			return fmt.Errorf("%s: %w", name, err)
+		if merged, err = s.threeWay(st, name, c); err != nil {
+			return err
 		}
 		for i, text := range strings.Split(merged, "\n") {
 			if strings.HasPrefix(text, "<<<<<<< "+st.Name) {
@@ -103,17 +103,15 @@ func (s *set) merge(st *stage, c change) error {
 }
 
 // threeWay runs git merge-file on a file of a stage.
-func threeWay(st *stage, name string, c change) (string, error) {
+func (s *set) threeWay(st *stage, name string, c change) (string, error) {
 	dir, err := os.MkdirTemp("", "propagate")
 	if err != nil {
 		return "", err
 	}
 	defer os.RemoveAll(dir)
 	before, after := filepath.Join(dir, "before"), filepath.Join(dir, "after")
-	err = errors.Join(os.WriteFile(before, []byte(c.before), 0o600), os.WriteFile(after, []byte(c.after), 0o600))
-	if err != nil {
-		return "", err
-	}
+	s.Write(before, c.before)
+	s.Write(after, c.after)
 	out, err := repo.Run("git", "merge-file", "-p", "-L", st.Name, "-L", "base", "-L", st.Prev.Name, name, before, after)
 	// The status is the number of conflicts, up to 127; above that an error.
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.ExitCode() > 0 && exit.ExitCode() <= 127 {
