@@ -64,7 +64,7 @@ func demo() *cobra.Command {
 			} else if stage, err = lastStage(root); err != nil {
 				return err
 			}
-			file := filepath.Join(root, "lab", "demo.txtar")
+			file := shortPath(filepath.Join(root, "lab", "demo.txtar"))
 			if err := runScripts(cmd, root, stage, true, []string{file}); err != nil {
 				return err
 			}

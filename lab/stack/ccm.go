@@ -41,7 +41,8 @@ func BuildCCM(ctx context.Context, root, stageOrBinary string, log io.Writer) (s
 	}
 	binary := filepath.Join(root, ".lab", "bin", stageOrBinary)
 	fmt.Fprintf(log, "building %s\n", stageOrBinary)
-	build := exec.CommandContext(ctx, "go", "build", "-o", binary, "./"+stageOrBinary)
+	// Without debug information, linking takes half the time.
+	build := exec.CommandContext(ctx, "go", "build", "-ldflags=-s -w", "-o", binary, "./"+stageOrBinary)
 	build.Dir = root
 	if out, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build %s: %w\n%s", stageOrBinary, err, out)
