@@ -775,3 +775,32 @@ func TestLoadBalancersAtOnce(t *testing.T) {
 		t.Errorf("%d targets, want 4", len(got))
 	}
 }
+
+// TestGoneMeanwhile: what an addition needs may go before it ends.
+func TestGoneMeanwhile(t *testing.T) {
+	l := newLab(t, cloud.Config{})
+	text, key := pair(t, "example.com")
+	for name, test := range map[string]struct {
+		create, collection, command, body string
+	}{
+		"server":      {`{"name":"one","server_type":"cx23","image":"debian-12"}`, "servers", "add_target", `{"type":"server","server":{"id":%d}}`},
+		"certificate": {upload("cert", text, key), "certificates", "add_service", `{"protocol":"https","http":{"certificates":[%d]}}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			lb := l.balancer(t, name, "")
+			made := l.ok(t, "POST", "/_lab/v1/"+test.collection, test.create)
+			id := made.Server.ID + made.Certificate.ID
+			if made.Action.ID != 0 {
+				l.finish(t, made)
+			}
+			l.fault(t, `{"effect":"stuck","count":1}`)
+			a := l.ok(t, "POST", fmt.Sprintf("/v1/load_balancers/%d/actions/%s", lb.ID, test.command), fmt.Sprintf(test.body, id))
+			l.ok(t, "DELETE", fmt.Sprintf("/_lab/v1/%s/%d", test.collection, id), "")
+			l.ClearFaults("p")
+			l.finish(t, a)
+			if diff := cmp.Diff(lb, l.loadBalancer(t, lb.ID)); diff != "" {
+				t.Errorf("load balancer has changed (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
