@@ -202,7 +202,7 @@ func (p *project) actionsOn(kind string, id int64) []schema.Action {
 // has. find tells whether the resource exists.
 // API reference, actions of a resource.
 func actionRoutesOf(path, kind string, find func(*request) error) routes {
-	one := func(r *request, actions []schema.Action, id int64) (any, error) {
+	one := func(actions []schema.Action, id int64) (any, error) {
 		i := slices.IndexFunc(actions, func(a schema.Action) bool { return a.ID == id })
 		if i < 0 {
 			return nil, notFound("action", id)
@@ -214,7 +214,7 @@ func actionRoutesOf(path, kind string, find func(*request) error) routes {
 			return actionList.list(r, r.project.actionsOn(kind, 0))
 		}},
 		"GET " + path + "/actions/{id}": {http.StatusOK, func(r *request) (any, error) {
-			return one(r, r.project.actionsOn(kind, 0), r.id)
+			return one(r.project.actionsOn(kind, 0), r.id)
 		}},
 		"GET " + path + "/{id}/actions": {http.StatusOK, func(r *request) (any, error) {
 			if err := find(r); err != nil {
@@ -227,7 +227,7 @@ func actionRoutesOf(path, kind string, find func(*request) error) routes {
 			if err := find(r); err != nil {
 				return nil, err
 			}
-			return one(r, r.project.actionsOn(kind, r.id), r.actionID)
+			return one(r.project.actionsOn(kind, r.id), r.actionID)
 		}},
 	}
 }

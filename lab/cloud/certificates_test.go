@@ -20,8 +20,8 @@ import (
 	"example.com/ccm-from-scratch/lab/cloud"
 )
 
-// pair is a self-signed certificate and its key.
-func pair(t testing.TB, name string, domains ...string) (certificate, key string) {
+// pair is a self-signed certificate of example.com and its key.
+func pair(t testing.TB, domains ...string) (certificate, key string) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -29,7 +29,7 @@ func pair(t testing.TB, name string, domains ...string) (certificate, key string
 	}
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1),
-		Subject:      pkix.Name{CommonName: name},
+		Subject:      pkix.Name{CommonName: "example.com"},
 		DNSNames:     domains,
 		NotBefore:    time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
 		NotAfter:     time.Date(2036, 1, 2, 3, 4, 5, 0, time.UTC),
@@ -56,7 +56,7 @@ func upload(name, certificate, key string) string {
 func TestCertificatesByClient(t *testing.T) {
 	l := newLab(t, cloud.Config{})
 	client, ctx := l.client(), t.Context()
-	text, key := pair(t, "example.com", "example.com", "www.example.com")
+	text, key := pair(t, "example.com", "www.example.com")
 	uploaded, _, err := client.Certificate.Create(ctx, hcloud.CertificateCreateOpts{Name: "up", Certificate: text, PrivateKey: key, Labels: map[string]string{"a": "b"}})
 	if err != nil {
 		t.Fatal(err)
@@ -146,8 +146,8 @@ func TestCertificateFails(t *testing.T) {
 
 func TestCertificateInvalid(t *testing.T) {
 	l := newLab(t, cloud.Config{})
-	text, key := pair(t, "example.com")
-	_, wrong := pair(t, "example.com")
+	text, key := pair(t)
+	_, wrong := pair(t)
 	made := l.ok(t, "POST", "/v1/certificates", upload("up", text, key))
 	if diff := cmp.Diff([]string{"example.com"}, made.Certificate.DomainNames); diff != "" {
 		t.Errorf("domain of the subject differs (-want +got):\n%s", diff)

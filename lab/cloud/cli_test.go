@@ -108,7 +108,7 @@ func TestCLILoadBalancers(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, cloud.Config{})
 	run := l.hcloud(t)
-	n := l.network(t, "net")
+	n := l.network(t)
 	worker := l.server(t, "worker-1", n.ID)
 	l.ok(t, "PUT", fmt.Sprintf("/_lab/v1/servers/%d", worker.ID), `{"labels":{"role":"worker"}}`)
 

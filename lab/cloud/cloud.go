@@ -14,6 +14,7 @@ import (
 // Profile says how long actions run.
 type Profile string
 
+// Profiles.
 const (
 	Instant   Profile = "instant"   // running, then success within a few milliseconds
 	Realistic Profile = "realistic" // roughly as long as the real API takes
@@ -22,6 +23,7 @@ const (
 // Access says what a token may do.
 type Access int
 
+// Kinds of access.
 const (
 	ReadWrite Access = iota
 	ReadOnly

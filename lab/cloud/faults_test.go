@@ -38,12 +38,16 @@ func TestFaultAnswers(t *testing.T) {
 		body        string
 	}{
 		"status": {`{"effect":"status","status":503}`, 503, "application/json", `{"error":{"code":"unavailable","details":null,"message":"Service Unavailable"}}`},
-		"status with code and message": {`{"effect":"status","status":422,"code":"service_error","message":"no"}`, 422, "application/json",
-			`{"error":{"code":"service_error","details":null,"message":"no"}}`},
+		"status with code and message": {
+			`{"effect":"status","status":422,"code":"service_error","message":"no"}`, 422, "application/json",
+			`{"error":{"code":"service_error","details":null,"message":"no"}}`,
+		},
 		"status with body":  {`{"effect":"status","status":200,"body":"{\"servers\":[{}]}"}`, 200, "application/json", `{"servers":[{}]}`},
 		"status of no code": {`{"effect":"status","status":599}`, 599, "application/json", `{"error":{"code":"unknown_error","details":null,"message":"unknown_error"}}`},
-		"html": {`{"effect":"html"}`, 502, "text/html",
-			"<html><head><title>502 Bad Gateway</title></head><body><h1>502 Bad Gateway</h1></body></html>\n"},
+		"html": {
+			`{"effect":"html"}`, 502, "text/html",
+			"<html><head><title>502 Bad Gateway</title></head><body><h1>502 Bad Gateway</h1></body></html>\n",
+		},
 		"html with status and body": {`{"effect":"html","status":504,"body":"<p>"}`, 504, "text/html", "<p>"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -233,7 +237,7 @@ func TestFaultLists(t *testing.T) {
 // TestFaultActions: actions that stay running or end in an error.
 func TestFaultActions(t *testing.T) {
 	l := newLab(t, cloud.Config{})
-	n := l.network(t, "net")
+	n := l.network(t)
 	s := l.server(t, "one", n.ID)
 	server, network := fmt.Sprintf("/v1/servers/%d", s.ID), fmt.Sprintf("/v1/networks/%d", n.ID)
 	create := fmt.Sprintf(`{"name":"two","server_type":"cx23","image":"debian-12","networks":[%d]}`, n.ID)

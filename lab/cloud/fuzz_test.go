@@ -110,8 +110,10 @@ func FuzzServeHTTP(f *testing.F) {
 		}
 		// The cloud can still show all that it has.
 		c.ClearFaults("p")
-		for _, path := range []string{"/_lab/v1/servers", "/_lab/v1/networks", "/_lab/v1/ssh_keys", "/_lab/v1/servers/actions",
-			"/_lab/v1/load_balancers", "/_lab/v1/primary_ips", "/_lab/v1/certificates"} {
+		for _, path := range []string{
+			"/_lab/v1/servers", "/_lab/v1/networks", "/_lab/v1/ssh_keys", "/_lab/v1/servers/actions",
+			"/_lab/v1/load_balancers", "/_lab/v1/primary_ips", "/_lab/v1/certificates",
+		} {
 			if rec := send("GET", &url.URL{Path: path}, ""); rec.Code != http.StatusOK {
 				t.Errorf("%s afterwards: status %d: %s", path, rec.Code, rec.Body)
 			}

@@ -288,7 +288,7 @@ func (r *request) decodeStrict(in any) error {
 func decode(d *json.Decoder, in any) error {
 	err := d.Decode(in)
 	if err == nil {
-		if _, err = d.Token(); err == io.EOF {
+		if _, err = d.Token(); errors.Is(err, io.EOF) {
 			return nil
 		}
 		err = errors.New("more than one value")

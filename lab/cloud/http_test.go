@@ -74,7 +74,7 @@ func TestRouting(t *testing.T) {
 // everything.
 func TestInvalid(t *testing.T) {
 	l := newLab(t, cloud.Config{Limits: cloud.Limits{Servers: 3, NetworkSubnets: 3, NetworkRoutes: 2}})
-	n := l.network(t, "net")
+	n := l.network(t)
 	l.finish(t, l.ok(t, "POST", fmt.Sprintf("/v1/networks/%d/actions/add_subnet", n.ID),
 		`{"type":"vswitch","vswitch_id":7,"network_zone":"eu-central","ip_range":"10.0.9.0/24"}`))
 	l.finish(t, l.ok(t, "POST", fmt.Sprintf("/v1/networks/%d/actions/add_route", n.ID), `{"destination":"10.1.1.0/24","gateway":"10.0.0.5"}`))
@@ -126,8 +126,10 @@ func TestInvalid(t *testing.T) {
 		"server of unknown type":      {"POST", "/v1/servers", `{"name":"new","server_type":"cx11","image":"ubuntu-24.04"}`, refused{422, "invalid_input", "server type not found", "server_type"}},
 		"server without image":        {"POST", "/v1/servers", `{"name":"new","server_type":"cx23"}`, refused{422, "invalid_input", "invalid input in field 'image'", "image"}},
 		"server of unknown image":     {"POST", "/v1/servers", `{"name":"new","server_type":"cx23","image":"plan9"}`, refused{422, "invalid_input", "image not found", "image"}},
-		"server of other architecture": {"POST", "/v1/servers", `{"name":"new","server_type":"cax11","image":161547269}`,
-			refused{422, "invalid_input", "invalid input in field 'image'", "image"}},
+		"server of other architecture": {
+			"POST", "/v1/servers", `{"name":"new","server_type":"cax11","image":161547269}`,
+			refused{422, "invalid_input", "invalid input in field 'image'", "image"},
+		},
 		"server in unknown location":    {"POST", "/v1/servers", create(`,"location":"fsn9"`), refused{422, "invalid_input", "location not found", "location"}},
 		"server where its type is not":  {"POST", "/v1/servers", create(`,"location":"ash"`), refused{422, "invalid_input", "unsupported location for server type", "location"}},
 		"server with unknown key":       {"POST", "/v1/servers", create(`,"ssh_keys":["two"]`), refused{422, "invalid_input", "SSH key not found", "ssh_keys"}},
@@ -237,7 +239,7 @@ func TestInvalid(t *testing.T) {
 
 func TestLimits(t *testing.T) {
 	l := newLab(t, cloud.Config{Limits: cloud.Limits{Servers: 2, NetworkMembers: 1}})
-	n := l.network(t, "net")
+	n := l.network(t)
 	l.server(t, "one", n.ID)
 	body := `{"name":"two","server_type":"cx23","image":"ubuntu-24.04"`
 	got := l.do(t, "POST", "/v1/servers", fmt.Sprintf(`%s,"networks":[%d]}`, body, n.ID))
@@ -256,7 +258,7 @@ func TestLimits(t *testing.T) {
 // TestStrictRoutes is about the older reading of the documentation.
 func TestStrictRoutes(t *testing.T) {
 	l := newLab(t, cloud.Config{})
-	route := fmt.Sprintf("/v1/networks/%d/actions/add_route", l.network(t, "net").ID)
+	route := fmt.Sprintf("/v1/networks/%d/actions/add_route", l.network(t).ID)
 	l.finish(t, l.ok(t, "POST", route, `{"destination":"10.1.0.0/24","gateway":"10.0.0.5"}`))
 	l.ok(t, "PUT", "/_lab/settings", `{"strict_routes":true}`)
 	refused{422, "invalid_input", "invalid input in field 'destination'", "destination"}.check(t,

@@ -199,11 +199,11 @@ func (l *lab) finish(t testing.TB, a answer) schema.Action {
 	return first
 }
 
-// network creates a network 10.0.0.0/16 with a subnet 10.0.0.0/24.
-func (l *lab) network(t testing.TB, name string) schema.Network {
+// network creates a network, net, of 10.0.0.0/16 with a subnet 10.0.0.0/24.
+func (l *lab) network(t testing.TB) schema.Network {
 	t.Helper()
-	return l.ok(t, "POST", "/_lab/v1/networks", fmt.Sprintf(
-		`{"name":%q,"ip_range":"10.0.0.0/16","subnets":[{"type":"cloud","network_zone":"eu-central","ip_range":"10.0.0.0/24"}]}`, name)).Network
+	return l.ok(t, "POST", "/_lab/v1/networks",
+		`{"name":"net","ip_range":"10.0.0.0/16","subnets":[{"type":"cloud","network_zone":"eu-central","ip_range":"10.0.0.0/24"}]}`).Network
 }
 
 // server creates a server in networks, and waits until it runs.

@@ -306,32 +306,32 @@ const (
 	healthPortLabel = healthLabel + "-%d"
 )
 
-// health is the result of a service's checks on a target: of a server, or of
-// an address of which nothing is known if s is nil. Until the first check it is
+// health is the result of a service's checks on a target: on a server, or on an
+// address of which nothing is known if that is nil. Until the first check it is
 // unknown. A running server answers, unless a label says otherwise; that its
 // status follows at once, and the details, are guesses.
-func (svc *service) health(p *project, since time.Time, s *server) healthStatus {
-	status := healthStatus{ListenPort: svc.ListenPort, Status: "unknown"}
-	if since.Before(svc.since) {
-		since = svc.since
+func (s *service) health(p *project, since time.Time, on *server) healthStatus {
+	status := healthStatus{ListenPort: s.ListenPort, Status: "unknown"}
+	if since.Before(s.since) {
+		since = s.since
 	}
-	if since.IsZero() || time.Since(since) < p.checkDelay(svc) {
+	if since.IsZero() || time.Since(since) < p.checkDelay(s) {
 		return status
 	}
 	status.Status = "healthy"
-	if s == nil {
+	if on == nil {
 		return status
 	}
-	wanted, ok := s.Labels[fmt.Sprintf(healthPortLabel, svc.HealthCheck.Port)]
+	wanted, ok := on.Labels[fmt.Sprintf(healthPortLabel, s.HealthCheck.Port)]
 	if !ok {
-		wanted = s.Labels[healthLabel]
+		wanted = on.Labels[healthLabel]
 	}
 	switch {
-	case s.Status != "running":
+	case on.Status != "running":
 		status.Status, status.Detail = "unhealthy", "layer4_timeout"
 	case wanted == "unknown":
 		status.Status = "unknown"
-	case wanted == "unhealthy" && svc.HealthCheck.Protocol == "http":
+	case wanted == "unhealthy" && s.HealthCheck.Protocol == "http":
 		status.Status, status.Detail, status.HTTPStatusCode = "unhealthy", "unexpected_http_status", http.StatusServiceUnavailable
 	case wanted == "unhealthy":
 		status.Status, status.Detail = "unhealthy", "layer4_no_connection"

@@ -34,7 +34,7 @@ func (l *lab) loadBalancer(t testing.TB, id int64) schema.LoadBalancer {
 // hcloud-go.
 func TestLoadBalancerByClient(t *testing.T) {
 	l := newLab(t, cloud.Config{})
-	n := l.network(t, "net")
+	n := l.network(t)
 	one, two := l.server(t, "one", n.ID), l.server(t, "two", n.ID)
 	client, ctx := l.client(), t.Context()
 	must := func(err error) {
@@ -181,12 +181,12 @@ func TestLoadBalancerByClient(t *testing.T) {
 // something of everything.
 func TestLoadBalancerInvalid(t *testing.T) {
 	l := newLab(t, cloud.Config{Limits: cloud.Limits{LoadBalancers: 5}})
-	n, other := l.network(t, "net"), l.ok(t, "POST", "/v1/networks", `{"name":"other","ip_range":"192.168.0.0/16","subnets":[
+	n, other := l.network(t), l.ok(t, "POST", "/v1/networks", `{"name":"other","ip_range":"192.168.0.0/16","subnets":[
 		{"type":"cloud","network_zone":"eu-central"},{"type":"vswitch","vswitch_id":7,"network_zone":"eu-central"}]}`).Network
 	inside, outside := l.server(t, "inside", n.ID), l.server(t, "outside")
 	mute := l.ok(t, "POST", "/v1/servers", `{"name":"mute","server_type":"cx23","image":"debian-12","public_net":{"enable_ipv4":false}}`)
 	l.finish(t, mute)
-	text, key := pair(t, "example.com")
+	text, key := pair(t)
 	cert := l.ok(t, "POST", "/v1/certificates", upload("cert", text, key)).Certificate.ID
 	free := l.balancer(t, "free", "")
 	lb := l.balancer(t, "lb", fmt.Sprintf(`,"network":%d,"services":[{"protocol":"tcp","listen_port":80,"destination_port":81},{"protocol":"https","http":{"certificates":[%d]}}],
@@ -240,12 +240,18 @@ func TestLoadBalancerInvalid(t *testing.T) {
 		"null for a service":    {"POST", "/v1/load_balancers", create(`,"services":[null]`), invalid("protocol")},
 		"null for a target":     {"POST", "/v1/load_balancers", create(`,"targets":[null]`), invalid("type")},
 		"service of wrong type": {"POST", "/v1/load_balancers", create(`,"services":[{"protocol":"tcp","listen_port":"80"}]`), invalid("services.listen_port")},
-		"target twice": {"POST", "/v1/load_balancers", create(`,"targets":[` + server(inside.ID, "") + "," + server(inside.ID, "") + `]`),
-			refused{422, "target_already_defined", "", ""}},
-		"private target without network": {"POST", "/v1/load_balancers", create(`,"targets":[` + server(inside.ID, viaNetwork) + `]`),
-			refused{422, "load_balancer_not_attached_to_network", "load balancer is not attached to a network", ""}},
-		"private target elsewhere": {"POST", "/v1/load_balancers", create(fmt.Sprintf(`,"network":%d,"targets":[%s]`, other.ID, server(inside.ID, viaNetwork))),
-			refused{422, "resolve_cloud_private_targets_error", "", ""}},
+		"target twice": {
+			"POST", "/v1/load_balancers", create(`,"targets":[` + server(inside.ID, "") + "," + server(inside.ID, "") + `]`),
+			refused{422, "target_already_defined", "", ""},
+		},
+		"private target without network": {
+			"POST", "/v1/load_balancers", create(`,"targets":[` + server(inside.ID, viaNetwork) + `]`),
+			refused{422, "load_balancer_not_attached_to_network", "load balancer is not attached to a network", ""},
+		},
+		"private target elsewhere": {
+			"POST", "/v1/load_balancers", create(fmt.Sprintf(`,"network":%d,"targets":[%s]`, other.ID, server(inside.ID, viaNetwork))),
+			refused{422, "resolve_cloud_private_targets_error", "", ""},
+		},
 		"public target without IPv4":   {"POST", "/v1/load_balancers", create(`,"targets":[` + server(mute.Server.ID, "") + `]`), refused{422, "resolve_cloud_public_targets_error", "", ""}},
 		"public target, no interface":  {"POST", "/v1/load_balancers", create(`,"public_interface":false,"targets":[` + server(inside.ID, "") + `]`), refused{422, "load_balancer_public_interface_disabled", "", ""}},
 		"label on update":              {"PUT", path, `{"labels":{"a":"b c"}}`, invalid("labels")},
@@ -302,8 +308,10 @@ func TestLoadBalancerInvalid(t *testing.T) {
 		"selector without the network": {"POST", action(free, "add_target"), `{"type":"label_selector","label_selector":{"selector":"a"}` + viaNetwork + `}`, refused{422, "load_balancer_not_attached_to_network", "", ""}},
 		"target without IPv4":          {"POST", action(lb, "add_target"), server(mute.Server.ID, ""), refused{422, "resolve_cloud_public_targets_error", "", ""}},
 		"public target of private":     {"POST", action(private, "add_target"), server(inside.ID, ""), refused{422, "load_balancer_public_interface_disabled", "", ""}},
-		"target at another's IP": {"POST", action(lb, "add_target"), fmt.Sprintf(`{"type":"server","server":{"id":%d,"ip":"2001:db8:77::1"}}`, outside.ID),
-			refused{422, "ip_not_assigned_to_server", "", ""}},
+		"target at another's IP": {
+			"POST", action(lb, "add_target"), fmt.Sprintf(`{"type":"server","server":{"id":%d,"ip":"2001:db8:77::1"}}`, outside.ID),
+			refused{422, "ip_not_assigned_to_server", "", ""},
+		},
 		"target at an IP, private": {"POST", action(lb, "add_target"), fmt.Sprintf(`{"type":"server","server":{"id":%d,"ip":%q}%s}`, outside.ID, outside.PublicNet.IPv4.IP, viaNetwork), invalid("server.ip")},
 		"IP of a server":           {"POST", action(lb, "add_target"), fmt.Sprintf(`{"type":"ip","ip":{"ip":%q}}`, outside.PublicNet.IPv4.IP), refused{422, "ip_not_owned", "", ""}},
 		"IP of a load balancer":    {"POST", action(lb, "add_target"), fmt.Sprintf(`{"type":"ip","ip":{"ip":%q}}`, free.PublicNet.IPv6.IP), refused{422, "ip_not_owned", "", ""}},
@@ -389,7 +397,7 @@ func TestCertificateLimit(t *testing.T) {
 	l := newLab(t, cloud.Config{})
 	ids := []string{}
 	for i := range 11 {
-		text, key := pair(t, "example.com")
+		text, key := pair(t)
 		ids = append(ids, fmt.Sprint(l.ok(t, "POST", "/v1/certificates", upload(fmt.Sprint("c", i), text, key)).Certificate.ID))
 	}
 	lb := l.balancer(t, "lb", `,"services":[{"protocol":"https","http":{"certificates":[`+strings.Join(ids[:10], ",")+`]}}]`)
@@ -429,7 +437,7 @@ func TestLoadBalancerConflict(t *testing.T) {
 		})
 	}
 	// A change of the network is a conflict for those who want in.
-	n := l.network(t, "net")
+	n := l.network(t)
 	l.ok(t, "POST", fmt.Sprintf("/v1/networks/%d/actions/add_route", n.ID), `{"destination":"10.1.0.0/24","gateway":"10.0.0.5"}`)
 	refused{409, "conflict", "network has changed during request", ""}.check(t, l.do(t, "POST", "/v1/load_balancers",
 		fmt.Sprintf(`{"name":"two","load_balancer_type":"lb11","location":"fsn1","network":%d}`, n.ID)))
@@ -438,7 +446,7 @@ func TestLoadBalancerConflict(t *testing.T) {
 // TestLoadBalancerFaults: what fails has no effect, what is stuck locks.
 func TestLoadBalancerFaults(t *testing.T) {
 	l := newLab(t, cloud.Config{})
-	n := l.network(t, "net")
+	n := l.network(t)
 	ip := l.ok(t, "POST", "/v1/primary_ips", `{"name":"ip","type":"ipv4","location":"fsn1"}`).PrimaryIP
 	l.fault(t, `{"effect":"fail","method":"POST","path":"/load_balancers"}`)
 	a := l.ok(t, "POST", "/v1/load_balancers", fmt.Sprintf(`{"name":"lb","load_balancer_type":"lb11","location":"fsn1","network":%d,"public_net":{"ipv4":%d}}`, n.ID, ip.ID))
@@ -508,7 +516,7 @@ func TestTargetsGo(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := newLab(t, cloud.Config{})
-			n := l.network(t, "net")
+			n := l.network(t)
 			names := map[int64]string{}
 			ids := map[string]int64{"net": n.ID}
 			for _, name := range []string{"one", "two"} {
@@ -556,7 +564,7 @@ func TestTargetsGo(t *testing.T) {
 // TestTargetAddresses looks at server.ip, which hcloud-go does not know.
 func TestTargetAddresses(t *testing.T) {
 	l := newLab(t, cloud.Config{})
-	n := l.network(t, "net")
+	n := l.network(t)
 	one, two := l.server(t, "one", n.ID), l.server(t, "two", n.ID)
 	lb := l.balancer(t, "lb", fmt.Sprintf(`,"network":%d,"targets":[{"type":"server","server":{"id":%d},"use_private_ip":true},
 		{"type":"server","server":{"id":%d}},{"type":"server","server":{"id":%d,"ip":"2001:db8:0:2::7"}}]`, n.ID, one.ID, two.ID, two.ID))
@@ -666,7 +674,7 @@ func TestHealth(t *testing.T) {
 // TestUpdateService changes some fields and keeps the others.
 func TestUpdateService(t *testing.T) {
 	l := newLab(t, cloud.Config{})
-	text, key := pair(t, "example.com")
+	text, key := pair(t)
 	cert := l.ok(t, "POST", "/v1/certificates", upload("cert", text, key)).Certificate.ID
 	lb := l.balancer(t, "lb", `,"services":[{"protocol":"tcp","listen_port":80,"destination_port":8080}]`)
 	path := fmt.Sprintf("/v1/load_balancers/%d", lb.ID)
@@ -717,7 +725,7 @@ func TestUpdateService(t *testing.T) {
 // TestLoadBalancerAsMember: servers and load balancers share a network's limit.
 func TestLoadBalancerAsMember(t *testing.T) {
 	l := newLab(t, cloud.Config{Limits: cloud.Limits{NetworkMembers: 2}})
-	n := l.network(t, "net")
+	n := l.network(t)
 	s := l.server(t, "one", n.ID)
 	lb := l.balancer(t, "lb", fmt.Sprintf(`,"network":%d`, n.ID))
 	path := fmt.Sprintf("/v1/networks/%d", n.ID)
@@ -779,7 +787,7 @@ func TestLoadBalancersAtOnce(t *testing.T) {
 // TestGoneMeanwhile: what an addition needs may go before it ends.
 func TestGoneMeanwhile(t *testing.T) {
 	l := newLab(t, cloud.Config{})
-	text, key := pair(t, "example.com")
+	text, key := pair(t)
 	for name, test := range map[string]struct {
 		create, collection, command, body string
 	}{

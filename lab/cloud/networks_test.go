@@ -81,7 +81,7 @@ func TestNetwork(t *testing.T) {
 // TestNetworkConflict: one change at a time, 409 to all others meanwhile.
 func TestNetworkConflict(t *testing.T) {
 	l := newLab(t, cloud.Config{Profile: cloud.Realistic})
-	n := l.network(t, "net")
+	n := l.network(t)
 	path := fmt.Sprintf("/v1/networks/%d", n.ID)
 	a := l.ok(t, "POST", path+"/actions/add_route", `{"destination":"10.1.0.0/24","gateway":"10.0.0.5"}`)
 	if a.Action.Status != "running" || a.Action.Finished != nil {
@@ -111,7 +111,7 @@ func TestNetworkConflict(t *testing.T) {
 // TestMembers: addresses are lowest first, freed by deletion, and routes stay.
 func TestMembers(t *testing.T) {
 	l := newLab(t, cloud.Config{})
-	n := l.network(t, "net")
+	n := l.network(t)
 	path := fmt.Sprintf("/v1/networks/%d", n.ID)
 	a, b := l.server(t, "a", n.ID), l.server(t, "b", n.ID)
 	l.finish(t, l.ok(t, "POST", path+"/actions/add_route", `{"destination":"10.244.0.0/24","gateway":"10.0.0.2"}`))

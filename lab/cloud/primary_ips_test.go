@@ -176,8 +176,10 @@ func TestPrimaryIPInvalid(t *testing.T) {
 		"delete in use":      {"DELETE", path(on.PublicNet.IPv4.ID, ""), ``, refused{422, "must_be_unassigned", "", ""}},
 		"delete protected":   {"DELETE", path(kept.ID, ""), ``, refused{423, "protected", "primary IP is protected", ""}},
 		"unknown":            {"GET", path(1, ""), ``, refused{404, "not_found", "primary IP with ID 1 not found", ""}},
-		"server elsewhere": {"POST", "/v1/servers", fmt.Sprintf(`{"name":"x","server_type":"cx23","image":"debian-12","location":"fsn1","public_net":{"ipv4":%d}}`, kept.ID),
-			refused{422, "primary_ip_datacenter_mismatch", "", ""}},
+		"server elsewhere": {
+			"POST", "/v1/servers", fmt.Sprintf(`{"name":"x","server_type":"cx23","image":"debian-12","location":"fsn1","public_net":{"ipv4":%d}}`, kept.ID),
+			refused{422, "primary_ip_datacenter_mismatch", "", ""},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			test.want.check(t, l.do(t, test.method, test.path, test.body))

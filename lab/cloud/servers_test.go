@@ -236,7 +236,7 @@ func TestPublicIPs(t *testing.T) {
 
 func TestServersIsASnapshot(t *testing.T) {
 	l := newLab(t, cloud.Config{})
-	n := l.network(t, "net")
+	n := l.network(t)
 	a, b := l.server(t, "b", n.ID), l.server(t, "a", n.ID)
 	before := l.Servers("p")
 	if diff := cmp.Diff([]schema.Server{a, b}, before, cmpopts.EquateEmpty()); diff != "" {
@@ -256,7 +256,7 @@ func TestServersIsASnapshot(t *testing.T) {
 // other's way, and each ends with its own server in the network.
 func TestConcurrency(t *testing.T) {
 	l := newLab(t, cloud.Config{RateLimit: 100_000})
-	n := l.network(t, "net")
+	n := l.network(t)
 	const clients = 8
 	var group sync.WaitGroup
 	for i := range clients {

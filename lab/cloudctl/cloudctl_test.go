@@ -98,8 +98,10 @@ func TestCommands(t *testing.T) {
 		{"servers", []step{
 			{line: "server list", want: "ID   NAME   STATUS   IPV4   IPV6   PRIVATE NET   LOCATION\n"},
 			{line: "server create --name a", want: "Server 3000001 created\nIPv4: 203.0.113.1\nIPv6: 2001:db8:0:1::/64\n"},
-			{line: "server create --name b --type cax11 --location hel1 --without-ipv4 --without-ipv6 --start-after-create=false --label x=y --label z=",
-				want: "Server 3000002 created\n"},
+			{
+				line: "server create --name b --type cax11 --location hel1 --without-ipv4 --without-ipv6 --start-after-create=false --label x=y --label z=",
+				want: "Server 3000002 created\n",
+			},
 			{line: "server list", want: "" +
 				"ID        NAME   STATUS    IPV4          IPV6                PRIVATE NET   LOCATION\n" +
 				"3000001   a      running   203.0.113.1   2001:db8:0:1::/64   -             fsn1\n" +
@@ -254,8 +256,10 @@ func TestCommands(t *testing.T) {
 			{line: "load-balancer create --name lb", want: "Load balancer 4000001 created\nIPv4: 203.0.113.1\nIPv6: 2001:db8:0:1::1\n"},
 			{line: "load-balancer add-service lb --protocol https --http-certificates c --http-redirect-http", want: "Service added to load balancer 4000001\n"},
 			{line: "load-balancer add-service lb --protocol https --http-certificates nope", wantErr: "certificate not found: nope"},
-			{line: "load-balancer describe lb -o noheader -o columns=services",
-				want: "https 443 -> 80, certificate 6000001, redirect HTTP, idle timeout 50s, check tcp 80 (interval 15s, timeout 10s, retries 3)\n"},
+			{
+				line: "load-balancer describe lb -o noheader -o columns=services",
+				want: "https 443 -> 80, certificate 6000001, redirect HTTP, idle timeout 50s, check tcp 80 (interval 15s, timeout 10s, retries 3)\n",
+			},
 			{line: "certificate list", want: "" +
 				"ID        NAME   TYPE      DOMAIN NAMES                   STATUS      USED BY\n" +
 				"6000001   c      managed   example.com, www.example.com   completed   load_balancer 4000001\n"},

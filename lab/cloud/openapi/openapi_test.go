@@ -110,7 +110,7 @@ func TestWrap(t *testing.T) {
 	errs := make(chan error, 10)
 	mux := http.NewServeMux()
 	answer := func(pattern, body string, faulty bool) {
-		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+		mux.HandleFunc(pattern, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
 			if faulty {
 				w.Header().Set(openapi.FaultHeader, "x")
@@ -123,7 +123,7 @@ func TestWrap(t *testing.T) {
 	answer("/_lab/v1/servers/3", `{"id":"three"}`, false)
 	answer("/v1/servers/4", `{"id":"four"}`, true)
 	answer("/other", `{"id":"five"}`, false)
-	mux.HandleFunc("/v1/servers/6", func(w http.ResponseWriter, r *http.Request) {
+	mux.HandleFunc("/v1/servers/6", func(w http.ResponseWriter, _ *http.Request) {
 		conn, _, err := http.NewResponseController(w).Hijack()
 		if err != nil {
 			t.Error(err)
