@@ -31,7 +31,7 @@ func downloadFrom(index string) func(ctx context.Context, log io.Writer, dir str
 			DownloadBinaryAssetsVersion:  series(KubernetesVersion), // not every patch release is published
 			DownloadBinaryAssetsIndexURL: index,
 			BinaryAssetsDirectory:        dir,
-			ControlPlane: envtest.ControlPlane{Etcd: &envtest.Etcd{Args: []string{"{{"}}}, //nolint:staticcheck // Configure cannot fail
+			ControlPlane:                 envtest.ControlPlane{Etcd: &envtest.Etcd{Args: []string{"{{"}}}, //nolint:staticcheck // Configure cannot fail
 		}
 		done := make(chan error, 1)
 		go func() {

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
@@ -33,6 +34,10 @@ type Routes struct {
 	clusterCIDRs []netip.Prefix
 	nodes        corelisters.NodeLister
 	nodesSynced  func() bool
+
+	// gateways has the IPs in the network of the Nodes' servers, as of the last
+	// ListRoutes.
+	gateways atomic.Pointer[map[types.NodeName]net.IP]
 
 	// mu is held during a change of the network: the API does one at a time,
 	// the controller asks for up to 200.
@@ -75,9 +80,14 @@ func (r *Routes) ListRoutes(ctx context.Context, _ string) ([]*cloudprovider.Rou
 	if err != nil {
 		return nil, err
 	}
-	nodes, err := r.nodesByGateway(ctx)
+	gateways, err := r.findGateways(ctx)
 	if err != nil {
 		return nil, err
+	}
+	r.gateways.Store(&gateways)
+	nodes := map[string]types.NodeName{}
+	for node, gateway := range gateways {
+		nodes[gateway.String()] = node
 	}
 
 	var routes []*cloudprovider.Route
@@ -112,7 +122,7 @@ func (r *Routes) CreateRoute(ctx context.Context, _, _ string, route *cloudprovi
 	if destination.Addr().Is6() {
 		return nil
 	}
-	gateway, ours, err := r.gateway(ctx, route.TargetNode)
+	gateway, ours, err := r.gateway(route.TargetNode)
 	if err != nil || !ours {
 		return err
 	}
@@ -188,9 +198,9 @@ func (r *Routes) currentNetwork(ctx context.Context) (*hcloud.Network, error) {
 	return network, nil
 }
 
-// nodesByGateway returns the names of the Nodes whose servers are in the
-// network, by the servers' IPs there.
-func (r *Routes) nodesByGateway(ctx context.Context) (map[string]types.NodeName, error) {
+// findGateways returns the IP that each Node's server has in the network. A Node
+// whose server is gone, or not in the network, is left out.
+func (r *Routes) findGateways(ctx context.Context) (map[types.NodeName]net.IP, error) {
 	nodes, err := r.nodes.List(labels.Everything())
 	if err != nil {
 		return nil, err
@@ -204,7 +214,7 @@ func (r *Routes) nodesByGateway(ctx context.Context) (map[string]types.NodeName,
 		byID[server.ID] = server
 	}
 
-	byGateway := map[string]types.NodeName{}
+	gateways := map[types.NodeName]net.IP{}
 	for _, node := range nodes {
 		id, err := parseProviderID(node.Spec.ProviderID)
 		if err != nil {
@@ -222,15 +232,15 @@ func (r *Routes) nodesByGateway(ctx context.Context) (map[string]types.NodeName,
 			continue
 		}
 		if ip := privateIP(server, r.network); ip != nil {
-			byGateway[ip.String()] = types.NodeName(node.Name)
+			gateways[types.NodeName(node.Name)] = ip
 		}
 	}
-	return byGateway, nil
+	return gateways, nil
 }
 
 // gateway returns the IP that a Node's server has in the network. ours is false
 // for a Node of another cloud.
-func (r *Routes) gateway(ctx context.Context, name types.NodeName) (gateway net.IP, ours bool, err error) {
+func (r *Routes) gateway(name types.NodeName) (gateway net.IP, ours bool, err error) {
 	node, err := r.nodes.Get(string(name))
 	if err != nil {
 		return nil, false, err
@@ -238,21 +248,15 @@ func (r *Routes) gateway(ctx context.Context, name types.NodeName) (gateway net.
 	if node.Spec.ProviderID == "" {
 		return nil, false, fmt.Errorf("node %s is not initialized yet", name)
 	}
-	id, err := parseProviderID(node.Spec.ProviderID)
-	if err != nil {
+	if _, err := parseProviderID(node.Spec.ProviderID); err != nil {
 		return nil, false, nil
 	}
-	server, _, err := r.client.Server.GetByID(ctx, id)
-	if err != nil {
-		return nil, false, fmt.Errorf("look up server by ID %d: %w", id, err)
+	// The controller has listed the routes a moment ago: no need to ask again.
+	gateways := r.gateways.Load()
+	if gateways == nil || (*gateways)[name] == nil {
+		return nil, false, fmt.Errorf("the server of node %s is not attached to network %d", name, r.network.ID)
 	}
-	if server == nil {
-		return nil, false, fmt.Errorf("server with ID %d: %w", id, cloudprovider.InstanceNotFound)
-	}
-	if gateway = privateIP(server, r.network); gateway == nil {
-		return nil, false, fmt.Errorf("server %d is not attached to network %d", id, r.network.ID)
-	}
-	return gateway, true, nil
+	return (*gateways)[name], true, nil
 }
 
 func (r *Routes) add(ctx context.Context, route hcloud.NetworkRoute) error {

@@ -22,6 +22,9 @@ import (
 	cloudprovider "k8s.io/cloud-provider"
 )
 
+// detachedServer exists, but is in no network.
+const detachedServer = 500
+
 // networkAPI is an API with one network, ID 7, and servers 1 to 60, of which
 // server n has the IP 10.0.0.n there. As the real one, it does one change of the
 // network at a time: until the action of a change has been seen to end, another
@@ -45,6 +48,9 @@ func (a *networkAPI) start(t *testing.T) *hcloud.Client {
 		}
 	}
 	server := func(id int64) schema.Server {
+		if id == detachedServer {
+			return schema.Server{ID: id}
+		}
 		return schema.Server{ID: id, PrivateNet: []schema.ServerPrivateNet{{Network: 7, IP: fmt.Sprintf("10.0.0.%d", id)}}}
 	}
 
@@ -176,6 +182,7 @@ func TestListRoutes(t *testing.T) {
 func TestCreateRoute(t *testing.T) {
 	foreign := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "foreign"}, Spec: corev1.NodeSpec{ProviderID: "k3s://foreign"}}
 	fresh := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "fresh"}}
+	detached := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "detached"}, Spec: corev1.NodeSpec{ProviderID: providerID(detachedServer)}}
 
 	tests := []struct {
 		name    string
@@ -222,6 +229,11 @@ func TestCreateRoute(t *testing.T) {
 			wantErr: "not initialized",
 		},
 		{
+			name:    "a Node whose server is not in the network",
+			route:   cloudprovider.Route{TargetNode: "detached", DestinationCIDR: "10.244.2.0/24"},
+			wantErr: "not attached",
+		},
+		{
 			name:    "no Node",
 			route:   cloudprovider.Route{TargetNode: "ghost", DestinationCIDR: "10.244.2.0/24"},
 			wantErr: "not found",
@@ -230,7 +242,10 @@ func TestCreateRoute(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			api := &networkAPI{routes: test.routes, locked: test.locked}
-			r := newTestRoutes(t, api, foreign, fresh)
+			r := newTestRoutes(t, api, foreign, fresh, detached)
+			if _, err := r.ListRoutes(t.Context(), ""); err != nil { // as the controller does before
+				t.Fatal(err)
+			}
 			err := r.CreateRoute(t.Context(), "", "", &test.route)
 			if test.wantErr == "" && err != nil || test.wantErr != "" && (err == nil || !strings.Contains(err.Error(), test.wantErr)) {
 				t.Errorf("error = %v, want one with %q", err, test.wantErr)
