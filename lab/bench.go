@@ -33,8 +33,9 @@ func benchCommand() *cobra.Command {
 		Short: "Count the requests that CCMs send, and measure their time and memory",
 		Long: "Run scenarios on CCMs, each in a lab of its own, and print a table: the time until the CCM has done\n" +
 			"what the scenario expects, the requests to the cloud until it is quiet (reads, writes, and polls of\n" +
-			"actions), and the most memory that its process ever had. The CCM keeps its own periods and limits,\n" +
-			"while actions of the cloud are instant. A dash means that it has not done it; the note says what is missing.\n\n" +
+			"actions), and the most memory that its process ever had. A dash means that the CCM has not done it;\n" +
+			"the note says what is missing. The CCM keeps its own periods and limits, while actions of the cloud are\n" +
+			"instant. Its route controller runs in the scenarios idle and routes-50 only.\n\n" +
 			descriptions.String(),
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -56,7 +57,7 @@ func benchCommand() *cobra.Command {
 	cmd.Flags().StringSliceVar(&ccms, "ccm", nil, "`STAGE` or path of a binary to run; may be repeated (default: the last stage)")
 	cmd.Flags().StringSliceVar(&scenarios, "scenario", all, "`NAME` of a scenario to run; may be repeated")
 	cmd.Flags().DurationVar(&options.Idle, "idle", 2*time.Minute, "how long the scenario idle watches")
-	cmd.Flags().DurationVar(&options.Deadline, "deadline", time.Minute, "how long a CCM may take for what a scenario expects of it")
+	cmd.Flags().DurationVar(&options.Deadline, "deadline", time.Minute, "how long a CCM may come no nearer to what a scenario expects of it")
 	cmd.Flags().StringVarP(&output, "output", "o", "text", "`FORMAT` of the results: text or json")
 	return cmd
 }

@@ -3,6 +3,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,6 +28,9 @@ const (
 	quietFor = 3 * time.Second
 	// quietWithin bounds the wait for that: some CCMs are never quiet.
 	quietWithin = 5 * quietFor
+	// defaultCalm is longer than the period of the route controller: 10 s by
+	// default, 30 s in CCMs that are careful with requests.
+	defaultCalm = 35 * time.Second
 
 	pollInterval = 50 * time.Millisecond
 )
@@ -36,8 +40,12 @@ type Options struct {
 	CCM      string        // name of the CCM, for the results
 	Binary   string        // path of the CCM
 	Idle     time.Duration // how long the scenario idle watches
-	Deadline time.Duration // how long a CCM may take for what a scenario expects of it
+	Deadline time.Duration // how long a CCM may come no nearer to what a scenario expects of it
 	Log      io.Writer     // what we wait for; nil means nobody wants to know
+
+	// Calm is how long a CCM must have changed nothing in the cloud before the
+	// scenario idle begins to count; 0 means 35 s.
+	Calm time.Duration
 }
 
 // Result is what one scenario has shown about one CCM.
@@ -119,6 +127,7 @@ func Run(ctx context.Context, o Options, scenario string) (_ Result, err error) 
 }
 
 func newRun(ctx context.Context, o Options) (_ *run, err error) {
+	o.Calm = cmp.Or(o.Calm, defaultCalm)
 	r := &run{options: o}
 	dir, err := os.MkdirTemp("", "ccm-lab-bench-")
 	if err != nil {
@@ -164,9 +173,9 @@ func (r *run) close() error {
 // start begins the measurement: what the CCM did before does not count.
 func (r *run) start() { r.begin = time.Now() }
 
-// startCCM starts the CCM, with more environment if given.
-func (r *run) startCCM(ctx context.Context, env ...string) (err error) {
-	r.ccm, err = r.stack.StartCCM(r.options.Binary, r.logPath, r.stack.Cluster.Kubeconfig(), env, nil)
+// startCCM starts the CCM, with more environment and flags if given.
+func (r *run) startCCM(ctx context.Context, env, flags []string) (err error) {
+	r.ccm, err = r.stack.StartCCM(r.options.Binary, r.logPath, r.stack.Cluster.Kubeconfig(), env, flags)
 	if err != nil {
 		return err
 	}
@@ -189,16 +198,23 @@ func (r *run) settle(ctx context.Context, missing func(context.Context) string) 
 	return err
 }
 
-// wait returns when nothing is missing. After the deadline, or the end of the
-// CCM, it returns an unsettled that says what is.
+// wait returns when nothing is missing. It returns an unsettled that says what is
+// if the CCM ends, or if nothing else has been missing for as long as deadline.
 func (r *run) wait(ctx context.Context, deadline time.Duration, missing func(context.Context) string) error {
-	after := time.After(deadline)
+	seen := map[string]bool{}
+	var since time.Time
 	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
 	for {
 		what := missing(ctx)
 		if what == "" {
 			return nil
+		}
+		if !seen[what] {
+			seen[what], since = true, time.Now()
+		}
+		if time.Since(since) > deadline {
+			return unsettled(fmt.Sprintf("no progress for %s: %s", deadline, what))
 		}
 		if r.ccm != nil {
 			if code, exited := r.ccm.Exited(); exited {
@@ -208,8 +224,6 @@ func (r *run) wait(ctx context.Context, deadline time.Duration, missing func(con
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-after:
-			return unsettled(fmt.Sprintf("after %s, %s", deadline, what))
 		case <-tick.C:
 		}
 	}
@@ -233,6 +247,19 @@ func (r *run) noise(since time.Time) string {
 	}
 	if time.Since(since) < quietFor {
 		return "requests to the cloud go on"
+	}
+	return ""
+}
+
+// unrest is empty once the CCM has changed nothing in the cloud for a while.
+func (r *run) unrest() string {
+	for _, request := range r.requests() {
+		if request.Kind != cloud.Read && time.Since(request.Time) < r.options.Calm {
+			return "changes in the cloud go on"
+		}
+	}
+	if time.Since(r.begin) < r.options.Calm {
+		return "changes in the cloud may come"
 	}
 	return ""
 }

@@ -65,7 +65,7 @@ func TestRun(t *testing.T) {
 			binary:   build("part1-skeleton"),
 			scenario: "service",
 			deadline: time.Second,
-			want:     Result{Note: "after 1s, 10 of 10 Nodes are not initialized"},
+			want:     Result{Note: "no progress for 1s: 10 of 10 Nodes are not initialized"},
 		},
 		{
 			name:     "a CCM that ends",
@@ -77,7 +77,7 @@ func TestRun(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			options := Options{CCM: "ccm", Binary: test.binary, Idle: time.Second, Deadline: test.deadline, Log: t.Output()}
+			options := Options{CCM: "ccm", Binary: test.binary, Idle: time.Second, Calm: time.Second, Deadline: test.deadline, Log: t.Output()}
 			got, err := Run(t.Context(), options, test.scenario)
 			if err != nil {
 				t.Fatal(err)
@@ -171,7 +171,7 @@ func TestWriteTable(t *testing.T) {
 	var got bytes.Buffer
 	err := WriteTable(&got, []Result{
 		{CCM: "part3-nodes", Scenario: "join-10", Settled: true, Seconds: 0.61, Reads: 11, PeakMemory: 72 << 20},
-		{CCM: "part3-nodes", Scenario: "service", Note: "after 1m0s, 1 of 1 Services have no IP", Reads: 5},
+		{CCM: "part3-nodes", Scenario: "service", Note: "no progress for 1m0s: 1 of 1 Services have no IP", Reads: 5},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -179,7 +179,7 @@ func TestWriteTable(t *testing.T) {
 	want := `
 CCM          SCENARIO  SETTLED  READS  WRITES  POLLS  MEMORY  NOTE
 part3-nodes  join-10   0.6 s    11     0       0      72 MiB
-part3-nodes  service   -        -      -       -      -       after 1m0s, 1 of 1 Services have no IP
+part3-nodes  service   -        -      -       -      -       no progress for 1m0s: 1 of 1 Services have no IP
 `[1:]
 	lines := strings.SplitAfter(got.String(), "\n")
 	for i, line := range lines {

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -27,10 +28,10 @@ type Scenario struct {
 // Scenarios returns all scenarios in the order in which they are run.
 func Scenarios() []Scenario {
 	return []Scenario{
-		{"join-10", "10 Nodes wait for the CCM when it starts", join(10, stack.Network)},
-		{"join-50", "50 Nodes wait for the CCM when it starts", join(50, stack.Network)},
-		{"join-200", "200 Nodes, without a private network, wait for the CCM when it starts", join(200)},
-		{"idle", "nothing happens in a cluster of 10 Nodes", idle},
+		{"join-10", "10 Nodes wait for the CCM when it starts", join(cluster{nodes: 10, network: true})},
+		{"join-50", "50 Nodes wait for the CCM when it starts", join(cluster{nodes: 50, network: true})},
+		{"join-200", "200 Nodes, without a private network, wait for the CCM when it starts", join(cluster{nodes: 200})},
+		{"idle", "nothing happens in a cluster of 10 Nodes with routes", idle},
 		{"service", "a Service of 3 ports is created in a cluster of 10 Nodes", service},
 		{"no-op", "a label and an annotation that mean nothing are set on that Service", noOp},
 		{"scale", "an eleventh Node joins a cluster with 20 Services", scale},
@@ -47,16 +48,18 @@ func find(name string) (Scenario, error) {
 	return Scenario{}, fmt.Errorf("no scenario %q", name)
 }
 
-// smallCluster is how many Nodes the scenarios have that are not about Nodes.
-const smallCluster = 10
+// cluster is where a CCM starts.
+type cluster struct {
+	nodes   int
+	network bool // the servers are members of the network, and the CCM knows it
+	routes  bool // the route controller may run
+}
 
-func join(nodes int, networks ...string) func(context.Context, *run) error {
+var smallCluster = cluster{nodes: 10, network: true}
+
+func join(c cluster) func(context.Context, *run) error {
 	return func(ctx context.Context, r *run) error {
-		var env []string
-		if len(networks) == 0 {
-			env = append(env, "HCLOUD_NETWORK=")
-		}
-		if err := r.startWithNodes(ctx, nodes, networks, env...); err != nil {
+		if err := r.startIn(ctx, c); err != nil {
 			return err
 		}
 		return r.settle(ctx, r.uninitialized)
@@ -64,14 +67,16 @@ func join(nodes int, networks ...string) func(context.Context, *run) error {
 }
 
 func idle(ctx context.Context, r *run) error {
-	if err := join(smallCluster, stack.Network)(ctx, r); err != nil {
+	if err := join(cluster{nodes: 10, network: true, routes: true})(ctx, r); err != nil {
+		return err
+	}
+	if err := r.wait(ctx, r.options.Deadline, func(context.Context) string { return r.unrest() }); err != nil {
 		return err
 	}
 	r.start()
-	end := r.begin.Add(r.options.Idle)
-	defer func() { r.taken = r.options.Idle }()
+	r.taken = r.options.Idle
 	return r.wait(ctx, 2*r.options.Idle, func(context.Context) string {
-		if time.Now().Before(end) {
+		if time.Since(r.begin) < r.options.Idle {
 			return "there is time left"
 		}
 		return ""
@@ -79,7 +84,7 @@ func idle(ctx context.Context, r *run) error {
 }
 
 func service(ctx context.Context, r *run) error {
-	if err := join(smallCluster, stack.Network)(ctx, r); err != nil {
+	if err := join(smallCluster)(ctx, r); err != nil {
 		return err
 	}
 	r.start()
@@ -106,7 +111,7 @@ func noOp(ctx context.Context, r *run) error {
 }
 
 func scale(ctx context.Context, r *run) error {
-	if err := join(smallCluster, stack.Network)(ctx, r); err != nil {
+	if err := join(smallCluster)(ctx, r); err != nil {
 		return err
 	}
 	for n := range 20 {
@@ -130,20 +135,29 @@ func scale(ctx context.Context, r *run) error {
 }
 
 func routes(ctx context.Context, r *run) error {
-	if err := r.startWithNodes(ctx, 50, []string{stack.Network}); err != nil {
+	if err := r.startIn(ctx, cluster{nodes: 50, network: true, routes: true}); err != nil {
 		return err
 	}
 	return r.settle(ctx, r.unrouted)
 }
 
-// startWithNodes begins the measurement with the start of the CCM, when all
-// kubelets have registered their Nodes.
-func (r *run) startWithNodes(ctx context.Context, nodes int, networks []string, env ...string) error {
-	if err := r.addNodes(ctx, nodes, networks...); err != nil {
+// startIn begins the measurement with the start of the CCM, when all kubelets
+// have registered their Nodes.
+func (r *run) startIn(ctx context.Context, c cluster) error {
+	var networks, env, flags []string
+	if c.network {
+		networks = append(networks, stack.Network)
+	} else {
+		env = append(env, "HCLOUD_NETWORK=")
+	}
+	if !c.routes {
+		flags = append(flags, "--configure-cloud-routes=false")
+	}
+	if err := r.addNodes(ctx, c.nodes, networks...); err != nil {
 		return err
 	}
 	r.start()
-	return r.startCCM(ctx, env...)
+	return r.startCCM(ctx, env, flags)
 }
 
 // addNodes creates servers and returns when their kubelets have registered them.
@@ -219,15 +233,6 @@ func (r *run) unrouted(ctx context.Context) string {
 	if err != nil {
 		return err.Error()
 	}
-	waiting := 0
-	for _, node := range nodes {
-		if condition(node, corev1.NodeNetworkUnavailable) != corev1.ConditionFalse {
-			waiting++
-		}
-	}
-	if waiting > 0 {
-		return count(waiting, len(nodes), "Nodes have no network")
-	}
 	network, _, err := r.cloud.Network.GetByName(ctx, stack.Network)
 	if err != nil {
 		return err.Error()
@@ -236,12 +241,19 @@ func (r *run) unrouted(ctx context.Context) string {
 	for _, route := range network.Routes {
 		routed[route.Destination.String()] = true
 	}
+	withoutRoute, unavailable := 0, 0
 	for _, node := range nodes {
 		if !routed[node.Spec.PodCIDR] {
-			waiting++
+			withoutRoute++
+		}
+		if condition(node, corev1.NodeNetworkUnavailable) != corev1.ConditionFalse {
+			unavailable++
 		}
 	}
-	return count(waiting, len(nodes), "Nodes have no route to their pods")
+	return cmp.Or(
+		count(withoutRoute, len(nodes), "Nodes have no route to their pods"),
+		count(unavailable, len(nodes), "Nodes have no network"),
+	)
 }
 
 // unbalanced is empty once each Service of the type LoadBalancer has an IP, and
