@@ -67,8 +67,10 @@ func newRunner(t *testing.T, o Options) *Runner {
 
 // TestScripts runs the scripts of each stage on that stage and on the last one,
 // and sees them fail at their checkpoint on the stage before. With
-// CCM_LAB_MATRIX=full they run on all stages in between as well.
+// CCM_LAB_MATRIX=full they run on all stages in between as well, and the last
+// stage in a bigger cluster.
 func TestScripts(t *testing.T) {
+	full := os.Getenv("CCM_LAB_MATRIX") == "full"
 	names := stages(t)
 	for i, stage := range names {
 		t.Run(stage, func(t *testing.T) {
@@ -78,7 +80,7 @@ func TestScripts(t *testing.T) {
 				t.Fatalf("no scripts of %s: %v", stage, err)
 			}
 			for j, ccm := range names[i:] {
-				if j > 0 && i+j < len(names)-1 && os.Getenv("CCM_LAB_MATRIX") != "full" {
+				if j > 0 && i+j < len(names)-1 && !full {
 					continue
 				}
 				t.Run("on "+ccm, func(t *testing.T) {
@@ -87,6 +89,12 @@ func TestScripts(t *testing.T) {
 					for _, script := range scripts {
 						runner.Run(t.Context(), testT{t}, script)
 					}
+				})
+			}
+			if i == len(names)-1 && full {
+				t.Run("scale", func(t *testing.T) {
+					t.Parallel()
+					newRunner(t, Options{CCM: stage}).Run(t.Context(), testT{t}, "testdata/scale.txtar")
 				})
 			}
 			if i > 0 {
