@@ -19,8 +19,16 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// providers is what the configuration requires.
-var providers = []string{"hashicorp/helm", "hashicorp/kubernetes", "hashicorp/local", "hashicorp/null", "hashicorp/tls", "hetznercloud/hcloud"}
+// providers is what the configuration requires, in the versions whose schemas the
+// tests use.
+var providers = map[string]string{
+	"hashicorp/helm":       "3.1.2",
+	"hashicorp/kubernetes": "3.2.1",
+	"hashicorp/local":      "2.9.0",
+	"hashicorp/null":       "3.3.1",
+	"hashicorp/tls":        "4.2.1",
+	"hetznercloud/hcloud":  "1.68.0",
+}
 
 // program finds OpenTofu or Terraform, or else builds OpenTofu, once per user.
 var program = sync.OnceValues(func() (string, error) {
@@ -56,7 +64,8 @@ var program = sync.OnceValues(func() (string, error) {
 	return path, os.Rename(path+".new", path) // at once, in case that others build, too
 })
 
-// schemaProvider builds the provider that knows schemas only.
+// schemaProvider builds the provider that knows schemas only, and a mirror in
+// which it is all providers.
 var schemaProvider = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "devenv-provider-")
 	if err != nil {
@@ -68,14 +77,19 @@ var schemaProvider = sync.OnceValues(func() (string, error) {
 	if out, err := build.CombinedOutput(); err != nil {
 		return dir, fmt.Errorf("build the schema-only provider: %w\n%s", err, out)
 	}
-	var overrides strings.Builder
-	for _, source := range providers {
-		fmt.Fprintf(&overrides, "%q = %q\n", source, dir)
-		if err := os.Symlink("provider", filepath.Join(dir, "terraform-provider-"+filepath.Base(source))); err != nil {
-			return dir, err
+	for source, version := range providers {
+		for _, registry := range []string{"registry.opentofu.org", "registry.terraform.io"} {
+			folder := filepath.Join(dir, registry, source, version, runtime.GOOS+"_"+runtime.GOARCH)
+			if err := os.MkdirAll(folder, 0o755); err != nil {
+				return dir, err
+			}
+			file := fmt.Sprintf("terraform-provider-%s_v%s", filepath.Base(source), version)
+			if err := os.Link(filepath.Join(dir, "provider"), filepath.Join(folder, file)); err != nil {
+				return dir, err
+			}
 		}
 	}
-	config := "provider_installation {\ndev_overrides {\n" + overrides.String() + "}\n}\n"
+	config := fmt.Sprintf("provider_installation {\n  filesystem_mirror {\n    path = %q\n  }\n}\n", dir)
 	return dir, os.WriteFile(filepath.Join(dir, "rc"), []byte(config), 0o600)
 })
 
@@ -130,7 +144,7 @@ func newTerraform(t *testing.T, folder string) *terraform {
 		"TF_VAR_name=alice",
 		"TF_VAR_hcloud_token=secret",
 	)
-	tf.run(t, "get")
+	tf.run(t, "init", "-input=false")
 	return tf
 }
 
@@ -322,15 +336,21 @@ func k3sModule(t *testing.T, workers ...string) *terraform {
 	return tf
 }
 
+// registry is where the program at hand looks for providers.
+func (tf *terraform) registry(t *testing.T) string {
+	t.Helper()
+	if strings.Contains(tf.run(t, "version"), "OpenTofu") {
+		return "registry.opentofu.org"
+	}
+	return "registry.terraform.io"
+}
+
 // TestWorkerIsAdded: to a cluster that runs. Whoever depended on all that happens
 // to servers would lose sight of the cluster, and ask a cluster at localhost.
 func TestWorkerIsAdded(t *testing.T) {
 	t.Parallel()
 	tf := k3sModule(t, "worker-1", "worker-2")
-	registry := "registry.opentofu.org"
-	if filepath.Base(tf.program) == "terraform" {
-		registry = "registry.terraform.io"
-	}
+	registry := tf.registry(t)
 	instance := func(id string, triggers map[string]string) map[string]any {
 		return map[string]any{"schema_version": 0, "attributes": map[string]any{"id": id, "triggers": triggers}}
 	}

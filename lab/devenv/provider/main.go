@@ -1,9 +1,9 @@
 // Command provider is a Terraform provider that knows a schema and nothing else.
-// It can validate and plan; whatever would touch the world is missing.
+// It can validate, plan, and forget; whatever would touch the world is missing.
 //
 // It serves the schema of one of the providers in the file that the environment
 // variable TF_PROVIDER_SCHEMAS names, which is what `tofu providers schema -json`
-// prints. Which one, its own file name says: terraform-provider-NAME.
+// prints. Which one, its own file name says: terraform-provider-NAME_vVERSION.
 package main
 
 import (
@@ -22,7 +22,7 @@ import (
 )
 
 func main() {
-	name := strings.TrimPrefix(filepath.Base(os.Args[0]), "terraform-provider-")
+	name, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(os.Args[0]), "terraform-provider-"), "_")
 	address, schemas, err := load(os.Getenv("TF_PROVIDER_SCHEMAS"), name)
 	if err != nil {
 		log.Fatalf("schema of provider %q: %v", name, err)
@@ -52,8 +52,8 @@ func load(file, name string) (address string, _ providerSchemas, _ error) {
 	return "", providerSchemas{}, fmt.Errorf("%s has none", file)
 }
 
-// A server answers all that is asked before something is created, changed or
-// destroyed. The methods of the embedded interface are nil: to call one is a crash.
+// A server answers all that is asked before something is created or changed. The
+// methods of the embedded interface are nil: to call one is a crash.
 type server struct {
 	tfprotov6.ProviderServer
 	schemas providerSchemas
@@ -145,4 +145,13 @@ func (s *server) PlanResourceChange(_ context.Context, req *tfprotov6.PlanResour
 	}
 	state, err := tfprotov6.NewDynamicValue(kind, tftypes.NewValue(kind, attributes))
 	return &tfprotov6.PlanResourceChangeResponse{PlannedState: &state}, err
+}
+
+// ApplyResourceChange destroys what does not exist, which is easy.
+func (s *server) ApplyResourceChange(_ context.Context, req *tfprotov6.ApplyResourceChangeRequest) (*tfprotov6.ApplyResourceChangeResponse, error) {
+	planned, err := req.PlannedState.Unmarshal(s.schemas.Resources[req.TypeName].proto().ValueType())
+	if err == nil && !planned.IsNull() {
+		err = fmt.Errorf("a provider that knows schemas only cannot make a %s", req.TypeName)
+	}
+	return &tfprotov6.ApplyResourceChangeResponse{NewState: req.PlannedState}, err
 }
