@@ -1,0 +1,293 @@
+package loadbalancer
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+)
+
+// stagingLabel makes the API ask the CA's staging environment, as the official
+// CCM does it.
+const stagingLabel = "HC-Use-Staging-CA"
+
+// errPending says that a certificate has been asked for and is not there yet.
+var errPending = errors.New("certificate is being issued")
+
+// addCertificates fills in the certificates of https listeners. While they
+// cannot be had, a listener that exists keeps those it has, one that does not
+// has to wait, and everything else goes on.
+func (r *Reconciler) addCertificates(ctx context.Context, service *corev1.Service, p *draft, write bool) {
+	https := func(l Listener) bool { return l.Protocol == hcloud.LoadBalancerServiceProtocolHTTPS }
+	if !slices.ContainsFunc(p.desired.Listeners, https) {
+		return
+	}
+	ids, err := r.wantedCertificates(ctx, service, p.settings, p.desired, write)
+	if errors.Is(err, errPending) {
+		p.again = issueDelay
+		p.warnings = append(p.warnings, Warning{"CertificatePending", err.Error()})
+	} else if err != nil {
+		p.faults = append(p.faults, err)
+	}
+	var kept []Listener
+	for _, l := range p.desired.Listeners {
+		switch {
+		case !https(l):
+		case err == nil:
+			l.HTTP.Certificates = ids
+		default:
+			l.HTTP.Certificates = certificatesOf(p.actual, l.Port)
+			p.desired.keep = append(p.desired.keep, l.HTTP.Certificates...)
+			if len(l.HTTP.Certificates) == 0 {
+				p.desired.fail(l.Port, "CertificateMissing")
+				continue
+			}
+		}
+		kept = append(kept, l)
+	}
+	p.desired.Listeners = kept
+}
+
+// certificatesOf returns those that a listener has now.
+func certificatesOf(lb *hcloud.LoadBalancer, port int) []int64 {
+	if lb == nil {
+		return nil
+	}
+	for _, s := range lb.Services {
+		if s.ListenPort == port && s.Protocol == hcloud.LoadBalancerServiceProtocolHTTPS {
+			return listenerOf(s).HTTP.Certificates
+		}
+	}
+	return nil
+}
+
+func hasCertificates(lb *hcloud.LoadBalancer) bool {
+	return slices.ContainsFunc(lb.Services, func(s hcloud.LoadBalancerService) bool { return len(s.HTTP.Certificates) > 0 })
+}
+
+// wantedCertificates returns the IDs of the certificates that a Service asks
+// for, in ascending order. It creates those that are ours to create, if write.
+func (r *Reconciler) wantedCertificates(ctx context.Context, service *corev1.Service, s *Settings, d *Desired, write bool) ([]int64, error) {
+	var ids []int64
+	var errs []error
+	note := func(id int64, err error) {
+		if err != nil {
+			errs = append(errs, err)
+			return
+		}
+		ids = append(ids, id)
+	}
+	if s.CertificateType == hcloud.CertificateTypeManaged {
+		note(r.managedCertificate(ctx, service, s, d, write))
+	} else {
+		for _, ref := range s.Certificates {
+			note(r.namedCertificate(ctx, ref))
+		}
+	}
+	if s.TLSSecret != "" {
+		note(r.secretCertificate(ctx, service, s.TLSSecret, d, write))
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids), errors.Join(errs...)
+}
+
+// lookUp returns the certificate that matches, nil if there is none. A list that
+// lacks it is read again.
+func (r *Reconciler) lookUp(ctx context.Context, match func(*hcloud.Certificate) bool) (*hcloud.Certificate, error) {
+	for _, age := range []time.Duration{certificateAge, 0} {
+		all, err := r.certificates.list(ctx, age)
+		if err != nil {
+			return nil, fmt.Errorf("look up certificates: %w", err)
+		}
+		if i := slices.IndexFunc(all, match); i >= 0 {
+			return all[i], nil
+		}
+	}
+	return nil, nil
+}
+
+// namedCertificate finds a certificate by ID or name.
+func (r *Reconciler) namedCertificate(ctx context.Context, ref string) (int64, error) {
+	id, _ := strconv.ParseInt(ref, 10, 64)
+	c, err := r.lookUp(ctx, func(c *hcloud.Certificate) bool { return c.ID == id || c.Name == ref })
+	if err == nil && c == nil {
+		err = fmt.Errorf("annotation %shttp-certificates: there is no certificate with the name or ID %q", Prefix, ref)
+	}
+	if err != nil {
+		return 0, err
+	}
+	return c.ID, nil
+}
+
+// managedCertificate finds or creates the certificate for the Service's domains.
+// If the name is that of one with other domains, the new one's name has a suffix
+// that depends on the domains.
+func (r *Reconciler) managedCertificate(ctx context.Context, service *corev1.Service, s *Settings, d *Desired, write bool) (int64, error) {
+	domains := slices.Sorted(slices.Values(s.Domains))
+	base := cmp.Or(s.CertificateName, "ccm-managed-certificate-"+string(service.UID))
+	suffixed := base + "-" + fingerprint(strings.Join(domains, ","))
+	taken := false
+	var pending *hcloud.Certificate
+	found, err := r.lookUp(ctx, func(c *hcloud.Certificate) bool {
+		if c.Name != base && c.Name != suffixed {
+			return false
+		}
+		same := c.Type == hcloud.CertificateTypeManaged && slices.Equal(slices.Sorted(slices.Values(c.DomainNames)), domains)
+		taken = taken || c.Name == base && !same
+		if same && c.Status != nil && c.Status.Issuance == hcloud.CertificateStatusTypePending {
+			pending = c
+			return false // read the list again
+		}
+		return same
+	})
+	switch {
+	case err != nil:
+		return 0, err
+	case found == nil && pending != nil:
+		d.keep = append(d.keep, pending.ID)
+		return 0, fmt.Errorf("managed certificate %s for %s: %w", pending.Name, strings.Join(domains, ", "), errPending)
+	case found != nil && found.Status != nil && found.Status.Issuance == hcloud.CertificateStatusTypeFailed:
+		d.keep = append(d.keep, found.ID)
+		return 0, fmt.Errorf("annotation %shttp-managed-certificate-domains: certificate %s for %s could not be issued: %w", Prefix, found.Name, strings.Join(domains, ", "), issuanceError(found))
+	case found != nil && write:
+		return found.ID, r.inherit(ctx, service, found, d)
+	case found != nil:
+		return found.ID, nil
+	}
+	opts := hcloud.CertificateCreateOpts{Name: base, Type: hcloud.CertificateTypeManaged, DomainNames: domains, Labels: r.certificateLabels(service, d)}
+	if taken {
+		opts.Name = suffixed
+	}
+	if s.ACMEStaging {
+		opts.Labels[stagingLabel] = "true"
+	}
+	if write {
+		id, err := r.createCertificate(ctx, service, opts)
+		if err != nil {
+			return 0, err
+		}
+		d.keep = append(d.keep, id)
+	}
+	return 0, fmt.Errorf("managed certificate %s for %s: %w", opts.Name, strings.Join(domains, ", "), errPending)
+}
+
+// inherit makes a certificate ours whose Service is gone, so that it does not
+// stay for ever.
+func (r *Reconciler) inherit(ctx context.Context, service *corev1.Service, c *hcloud.Certificate, d *Desired) error {
+	uid, cluster := types.UID(c.Labels[ServiceLabel]), c.Labels[ClusterLabel]
+	if uid == "" || uid == service.UID || cluster != "" && cluster != d.Labels[ClusterLabel] {
+		return nil
+	}
+	if _, live := r.Owner(uid); live {
+		return nil
+	}
+	labels := maps.Clone(c.Labels)
+	maps.Copy(labels, r.certificateLabels(service, d))
+	if _, _, err := r.Client.Certificate.Update(ctx, c, hcloud.CertificateUpdateOpts{Labels: labels}); err != nil {
+		return fmt.Errorf("set labels of certificate %s: %w", c.Name, err)
+	}
+	return nil
+}
+
+func issuanceError(c *hcloud.Certificate) error {
+	if c.Status.Error == nil {
+		return errors.New("the API gives no reason")
+	}
+	return *c.Status.Error
+}
+
+// secretCertificate uploads what a Secret holds, once for each of its contents.
+func (r *Reconciler) secretCertificate(ctx context.Context, service *corev1.Service, name string, d *Desired, write bool) (int64, error) {
+	secret, err := r.Secret(ctx, service.Namespace, name)
+	if err != nil {
+		return 0, fmt.Errorf("annotation %shttp-tls-secret: %w", Prefix, err)
+	}
+	chain, key := string(secret.Data[corev1.TLSCertKey]), string(secret.Data[corev1.TLSPrivateKeyKey])
+	if chain == "" || key == "" {
+		return 0, fmt.Errorf("annotation %shttp-tls-secret: Secret %s has no %s or no %s", Prefix, name, corev1.TLSCertKey, corev1.TLSPrivateKeyKey)
+	}
+	opts := hcloud.CertificateCreateOpts{
+		Name: fmt.Sprintf("ccm-%s-%s", service.UID, fingerprint(chain+key)),
+		Type: hcloud.CertificateTypeUploaded, Certificate: chain, PrivateKey: key, Labels: r.certificateLabels(service, d),
+	}
+	found, err := r.lookUp(ctx, func(c *hcloud.Certificate) bool { return c.Name == opts.Name })
+	switch {
+	case err != nil:
+		return 0, err
+	case found != nil:
+		return found.ID, nil
+	case !write:
+		return 0, fmt.Errorf("certificate of Secret %s: %w", name, errPending)
+	}
+	id, err := r.createCertificate(ctx, service, opts)
+	if err != nil {
+		return 0, fmt.Errorf("annotation %shttp-tls-secret: %w", Prefix, err)
+	}
+	return id, nil
+}
+
+func fingerprint(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:4])
+}
+
+func (r *Reconciler) certificateLabels(service *corev1.Service, d *Desired) map[string]string {
+	labels := map[string]string{ServiceLabel: string(service.UID)}
+	if cluster := d.Labels[ClusterLabel]; cluster != "" {
+		labels[ClusterLabel] = cluster
+	}
+	return labels
+}
+
+// createCertificate does not wait for a managed one: that takes minutes.
+func (r *Reconciler) createCertificate(ctx context.Context, service *corev1.Service, opts hcloud.CertificateCreateOpts) (int64, error) {
+	result, _, err := r.Client.Certificate.CreateCertificate(ctx, opts)
+	if err != nil {
+		return 0, fmt.Errorf("create certificate %s: %w", opts.Name, explain(err))
+	}
+	klog.FromContext(ctx).Info("Created certificate", "service", klog.KObj(service), "certificate", result.Certificate.ID)
+	r.Events.Eventf(service, corev1.EventTypeNormal, "CreatedCertificate", "create certificate %s: the Service asks for it", opts.Name)
+	return result.Certificate.ID, nil
+}
+
+// deleteUnused deletes the certificates that we have created for a Service, and
+// that neither it nor anybody else uses. d is nil if the Service goes.
+func (r *Reconciler) deleteUnused(ctx context.Context, service *corev1.Service, d *Desired) error {
+	all, err := r.Client.Certificate.AllWithOpts(ctx, hcloud.CertificateListOpts{
+		ListOpts: hcloud.ListOpts{LabelSelector: fmt.Sprintf("%s=%s", ServiceLabel, service.UID)},
+	})
+	if err != nil {
+		return fmt.Errorf("look up certificates: %w", err)
+	}
+	var errs []error
+	for _, c := range all {
+		if len(c.UsedBy) > 0 || d != nil && d.uses(c.ID) {
+			continue
+		}
+		if _, err := r.Client.Certificate.Delete(ctx, c); err != nil && !hcloud.IsError(err, hcloud.ErrorCodeNotFound) {
+			errs = append(errs, fmt.Errorf("delete certificate %d: %w", c.ID, err))
+			continue
+		}
+		klog.FromContext(ctx).Info("Deleted certificate", "service", klog.KObj(service), "certificate", c.ID)
+		r.Events.Eventf(service, corev1.EventTypeNormal, "DeletedCertificate", "delete certificate %s: nothing uses it", c.Name)
+	}
+	return errors.Join(errs...)
+}
+
+func (d *Desired) uses(certificate int64) bool {
+	return slices.Contains(d.keep, certificate) || slices.ContainsFunc(d.Listeners, func(l Listener) bool {
+		return l.HTTP != nil && slices.Contains(l.HTTP.Certificates, certificate)
+	})
+}

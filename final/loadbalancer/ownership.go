@@ -1,0 +1,114 @@
+package loadbalancer
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	cloudprovider "k8s.io/cloud-provider"
+)
+
+// ConflictError says that a load balancer, or a part of it, is somebody else's.
+type ConflictError struct {
+	LoadBalancer string
+	Owner        string // and the remedy
+}
+
+func (e *ConflictError) Error() string {
+	return fmt.Sprintf("load balancer %s belongs to %s", e.LoadBalancer, e.Owner)
+}
+
+// identity is what Services are compared with.
+type identity struct {
+	cluster string                                // of this cluster; empty if nobody knows it
+	owner   func(types.UID) (name string, _ bool) // the Service of this cluster with that UID, if there is one
+}
+
+// identify returns the Service's load balancer, nil if it has none, and whether
+// others have things on it that stay.
+//
+// The label with the Service's UID decides. If that is lost, the name that
+// contains the UID, or an address in the Service's status, are as good. A name
+// from an annotation is not: what has it must belong to nobody, or to a Service
+// that this cluster no longer has.
+func identify(service *corev1.Service, s *Settings, id identity, lbs []*hcloud.LoadBalancer) (lb *hcloud.LoadBalancer, adopted bool, err error) {
+	labelled := filter(lbs, func(lb *hcloud.LoadBalancer) bool { return lb.Labels[ServiceLabel] == string(service.UID) })
+	switch {
+	case len(labelled) > 1:
+		return nil, false, fmt.Errorf("%d load balancers have the label %s=%s: remove it from all but one", len(labelled), ServiceLabel, service.UID)
+	case len(labelled) == 1:
+		return id.ofThisCluster(labelled[0], s)
+	}
+	unlabelled := filter(lbs, func(lb *hcloud.LoadBalancer) bool {
+		return lb.Labels[ServiceLabel] == "" && (lb.Name == cloudprovider.DefaultLoadBalancerName(service) || hasAddress(service, lb))
+	})
+	if len(unlabelled) == 1 {
+		return id.ofThisCluster(unlabelled[0], s)
+	}
+	named := filter(lbs, func(lb *hcloud.LoadBalancer) bool { return s.Name != "" && lb.Name == s.Name })
+	if len(named) == 0 {
+		return nil, false, nil
+	}
+	return id.byName(named[0], s)
+}
+
+func filter(lbs []*hcloud.LoadBalancer, keep func(*hcloud.LoadBalancer) bool) []*hcloud.LoadBalancer {
+	var kept []*hcloud.LoadBalancer
+	for _, lb := range lbs {
+		if keep(lb) {
+			kept = append(kept, lb)
+		}
+	}
+	return kept
+}
+
+// hasAddress tells whether the Service's status shows the load balancer's public IP.
+func hasAddress(service *corev1.Service, lb *hcloud.LoadBalancer) bool {
+	return slices.ContainsFunc(service.Status.LoadBalancer.Ingress, func(i corev1.LoadBalancerIngress) bool {
+		return i.IP != "" && lb.PublicNet.IPv4.IP != nil && i.IP == lb.PublicNet.IPv4.IP.String()
+	})
+}
+
+// ofThisCluster accepts a load balancer unless another cluster's label is on it.
+func (id identity) ofThisCluster(lb *hcloud.LoadBalancer, s *Settings) (*hcloud.LoadBalancer, bool, error) {
+	if cluster := lb.Labels[ClusterLabel]; cluster != "" && id.cluster != "" && cluster != id.cluster && !s.TakeOver {
+		return nil, false, &ConflictError{lb.Name, fmt.Sprintf("cluster %s: if that is gone, set annotation %stakeover to true", cluster, Prefix)}
+	}
+	return lb, isAdopted(lb, s), nil
+}
+
+// isAdopted reports what the label says. Taking over ends it.
+func isAdopted(lb *hcloud.LoadBalancer, s *Settings) bool {
+	return lb.Labels[AdoptedLabel] != "" && !s.TakeOver
+}
+
+// byName decides about a load balancer that an annotation names.
+func (id identity) byName(lb *hcloud.LoadBalancer, s *Settings) (*hcloud.LoadBalancer, bool, error) {
+	owner, cluster := lb.Labels[ServiceLabel], lb.Labels[ClusterLabel]
+	if name, live := id.owner(types.UID(owner)); owner != "" && live {
+		return nil, false, &ConflictError{lb.Name, fmt.Sprintf("Service %s: choose another name with annotation %sname", name, Prefix)}
+	}
+	ours := cluster != "" && cluster == id.cluster
+	switch {
+	case owner == "" && cluster == "":
+		return lb, !s.TakeOver, nil
+	case ours || s.TakeOver:
+		return lb, isAdopted(lb, s), nil
+	}
+	return nil, false, &ConflictError{lb.Name, fmt.Sprintf("Service %s of cluster %s: if that is gone, set annotation %stakeover to true", cmp.Or(owner, "unknown"), cmp.Or(cluster, "unknown"), Prefix)}
+}
+
+// checkListeners refuses to share a port of an adopted load balancer with a
+// listener that is not ours.
+func checkListeners(d *Desired, lb *hcloud.LoadBalancer) error {
+	ours := holdingsOf(lb, d.Labels[AdoptedLabel] != "")
+	for _, l := range d.Listeners {
+		if !ours.port(l.Port) && slices.ContainsFunc(lb.Services, func(s hcloud.LoadBalancerService) bool { return s.ListenPort == l.Port }) {
+			return &ConflictError{fmt.Sprintf("%s, port %d", lb.Name, l.Port), fmt.Sprintf("whoever has added that listener: delete it, use another port, or set annotation %stakeover to true", Prefix)}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,509 @@
+package loadbalancer
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
+	cloudprovider "k8s.io/cloud-provider"
+	"k8s.io/klog/v2"
+)
+
+// Options are what a Reconciler works with.
+type Options struct {
+	Client   *hcloud.Client
+	Network  *hcloud.Network // to attach load balancers to; nil if none is configured
+	Defaults Defaults
+	Events   record.EventRecorder
+
+	// Cluster returns the identity of this cluster, which no other one has.
+	Cluster func(context.Context) (string, error)
+	// Owner returns the name of the Service of this cluster that has a UID, and
+	// whether there is one.
+	Owner func(types.UID) (name string, exists bool)
+	// Secret returns a Secret of this cluster.
+	Secret func(ctx context.Context, namespace, name string) (*corev1.Secret, error)
+	// Again asks for another pass for a Service, after a while.
+	Again func(service *corev1.Service, after time.Duration)
+}
+
+// Reconciler makes load balancers what Services ask for. It may be used by many
+// goroutines; passes for the same Service wait for each other.
+type Reconciler struct {
+	Options
+	inventory    inventory
+	types        remembered[*hcloud.LoadBalancerType]
+	certificates remembered[*hcloud.Certificate]
+
+	mu     sync.Mutex
+	passes map[types.UID]*pass
+}
+
+// pass is what is known of a Service between two passes.
+type pass struct {
+	mu     sync.Mutex
+	warned map[Warning]bool
+}
+
+// New returns a Reconciler. It sends no request yet.
+func New(o Options) *Reconciler {
+	return &Reconciler{
+		Options:      o,
+		inventory:    inventory{client: &o.Client.LoadBalancer, after: map[types.UID]time.Time{}},
+		types:        remembered[*hcloud.LoadBalancerType]{read: o.Client.LoadBalancerType.All},
+		certificates: remembered[*hcloud.Certificate]{read: o.Client.Certificate.All},
+		passes:       map[types.UID]*pass{},
+	}
+}
+
+// How old lists may be that hardly change, and when to look again at what the
+// cloud is busy with.
+const (
+	typesAge       = time.Hour
+	certificateAge = 5 * time.Minute
+	healthDelay    = 3 * time.Second
+	issueDelay     = 10 * time.Second
+)
+
+// passTimeout bounds a pass as a whole.
+const passTimeout = 5 * time.Minute
+
+// lock waits until no other pass for the Service runs.
+func (r *Reconciler) lock(service *corev1.Service) (*pass, func()) {
+	r.mu.Lock()
+	p := r.passes[service.UID]
+	if p == nil {
+		p = &pass{warned: map[Warning]bool{}}
+		r.passes[service.UID] = p
+	}
+	r.mu.Unlock()
+	p.mu.Lock()
+	return p, p.mu.Unlock
+}
+
+// Name returns the name that the Service's load balancer gets.
+func (r *Reconciler) Name(service *corev1.Service) string {
+	return cmp.Or(service.Annotations[Prefix+"name"], cloudprovider.DefaultLoadBalancerName(service))
+}
+
+// Get returns the status of a Service's load balancer, and whether there is one.
+func (r *Reconciler) Get(ctx context.Context, service *corev1.Service) (*corev1.LoadBalancerStatus, bool, error) {
+	_, unlock := r.lock(service)
+	defer unlock()
+	s, _ := Parse(service, r.Defaults) // even a Service that is wrong has a load balancer
+	lb, _, err := r.find(ctx, service, s)
+	var conflict *ConflictError
+	if errors.As(err, &conflict) {
+		return nil, false, nil // so that the Service may go
+	}
+	if err != nil || lb == nil {
+		return nil, false, err
+	}
+	return Status(service, s, lb, nil), true, nil
+}
+
+// Ensure makes the Service's load balancer what it asks for, and creates it if
+// there is none.
+func (r *Reconciler) Ensure(ctx context.Context, service *corev1.Service, nodes []*corev1.Node) (*corev1.LoadBalancerStatus, error) {
+	return r.reconcile(ctx, service, nodes, true)
+}
+
+// Update is Ensure for where nobody takes a status: it creates nothing.
+func (r *Reconciler) Update(ctx context.Context, service *corev1.Service, nodes []*corev1.Node) error {
+	_, err := r.reconcile(ctx, service, nodes, false)
+	return err
+}
+
+// draft is what a pass has found out before it changes anything.
+type draft struct {
+	settings *Settings
+	desired  *Desired
+	actual   *hcloud.LoadBalancer // nil if there is none
+	typ      *hcloud.LoadBalancerType
+	warnings []Warning
+	faults   []error       // that concern a part only; the rest goes on
+	again    time.Duration // when to look again; 0 if there is no need
+}
+
+// prepare reads. It returns a draft without a desired state if the Service wants
+// its load balancer to be let go.
+func (r *Reconciler) prepare(ctx context.Context, service *corev1.Service, nodes []*corev1.Node, write bool) (*draft, error) {
+	s, err := Parse(service, r.Defaults)
+	if err != nil {
+		return nil, err
+	}
+	p := &draft{settings: s}
+	if s.Release {
+		p.actual, err = r.labelled(ctx, service)
+		return p, err
+	}
+	if p.desired, p.warnings, err = Want(service, nodes, s, r.Network); err != nil {
+		return nil, err
+	}
+	var adopted bool
+	if p.actual, adopted, err = r.find(ctx, service, s); err != nil {
+		return nil, err
+	}
+	if cluster, err := r.Cluster(ctx); err != nil {
+		return nil, fmt.Errorf("find out which cluster this is: %w", err)
+	} else if cluster != "" {
+		p.desired.Labels[ClusterLabel] = cluster
+	}
+	if adopted {
+		p.desired.Labels[AdoptedLabel] = "true"
+	}
+	if p.actual != nil {
+		if err := checkListeners(p.desired, p.actual); err != nil {
+			return nil, err
+		}
+		p.warnings = append(p.warnings, notApplied(s, p.actual)...)
+	} else if p.desired.Location == "" && p.desired.NetworkZone == "" {
+		return nil, fmt.Errorf("no place for the load balancer: set annotation %slocation or %[1]snetwork-zone, or variable HCLOUD_LOAD_BALANCERS_LOCATION or HCLOUD_LOAD_BALANCERS_NETWORK_ZONE", Prefix)
+	}
+	r.addCertificates(ctx, service, p, write)
+	r.addType(ctx, p)
+	return p, nil
+}
+
+// notApplied warns about annotations that count at creation only.
+func notApplied(s *Settings, lb *hcloud.LoadBalancer) []Warning {
+	var w []Warning
+	if s.Location != "" && s.has("location") && lb.Location != nil && s.Location != lb.Location.Name {
+		w = append(w, Warning{"NotApplied", fmt.Sprintf("annotation %slocation: %s is not applied, the load balancer stays in %s; to move it, and lose its IPs, delete the Service", Prefix, s.Location, lb.Location.Name)})
+	}
+	if s.NetworkZone != "" && s.has("network-zone") && lb.Location != nil && s.NetworkZone != string(lb.Location.NetworkZone) {
+		w = append(w, Warning{"NotApplied", fmt.Sprintf("annotation %snetwork-zone: %s is not applied, the load balancer stays in %s; to move it, and lose its IPs, delete the Service", Prefix, s.NetworkZone, lb.Location.NetworkZone)})
+	}
+	for name, ids := range map[string][2]int64{
+		"public-net-ipv4": {s.PublicIPv4, lb.PublicNet.IPv4.ID},
+		"public-net-ipv6": {s.PublicIPv6, lb.PublicNet.IPv6.ID},
+	} {
+		if ids[0] != 0 && ids[0] != ids[1] {
+			w = append(w, Warning{"NotApplied", fmt.Sprintf("annotation %s%s: Primary IP %d is not applied, a load balancer keeps its IPs", Prefix, name, ids[0])})
+		}
+	}
+	return w
+}
+
+// addType finds out how much room there is, and leaves out what has none. Most
+// load balancers are small, and already tell what they have room for.
+func (r *Reconciler) addType(ctx context.Context, p *draft) {
+	d := p.desired
+	if p.actual != nil {
+		p.typ = p.actual.LoadBalancerType
+	}
+	known := p.actual != nil && d.Type == p.actual.LoadBalancerType.Name
+	small := p.actual == nil && len(d.Targets) <= smallest.MaxTargets && len(d.Listeners) <= smallest.MaxServices
+	if !known && !small {
+		all, err := r.types.list(ctx, typesAge)
+		i := slices.IndexFunc(all, func(t *hcloud.LoadBalancerType) bool { return t.Name == d.Type })
+		switch {
+		case err != nil || i < 0: // the API will say what is wrong with it
+		case p.actual == nil || d.TypeGiven || all[i].MaxTargets > p.actual.LoadBalancerType.MaxTargets:
+			p.typ = all[i]
+		}
+	}
+	if p.typ == nil {
+		return
+	}
+	left, warnings := Fit(d, p.actual, p.typ)
+	p.warnings = append(p.warnings, warnings...)
+	for _, l := range left {
+		d.fail(l.Port, "TooManyPorts")
+	}
+}
+
+// smallest is what every type has room for. API reference, load balancer types: lb11.
+var smallest = hcloud.LoadBalancerType{MaxTargets: 25, MaxServices: 5}
+
+// fail notes why a port has no listener.
+func (d *Desired) fail(port int, reason string) {
+	for _, p := range d.ports {
+		if int(p.Port) == port && p.Protocol == corev1.ProtocolTCP {
+			d.Failed[p] = reason
+		}
+	}
+}
+
+// find returns the Service's load balancer, nil if it has none, and whether
+// others have things on it.
+func (r *Reconciler) find(ctx context.Context, service *corev1.Service, s *Settings) (*hcloud.LoadBalancer, bool, error) {
+	lbs, err := r.inventory.list(ctx, service.UID)
+	if err != nil {
+		return nil, false, err
+	}
+	cluster, err := r.Cluster(ctx)
+	if err != nil {
+		return nil, false, fmt.Errorf("find out which cluster this is: %w", err)
+	}
+	return identify(service, s, identity{cluster, r.Owner}, lbs)
+}
+
+// labelled returns the load balancer with the Service's label, nil if there is none.
+func (r *Reconciler) labelled(ctx context.Context, service *corev1.Service) (*hcloud.LoadBalancer, error) {
+	lbs, err := r.inventory.list(ctx, service.UID)
+	if err != nil {
+		return nil, err
+	}
+	for _, lb := range lbs {
+		if lb.Labels[ServiceLabel] == string(service.UID) {
+			return lb, nil
+		}
+	}
+	return nil, nil
+}
+
+func (r *Reconciler) reconcile(ctx context.Context, service *corev1.Service, nodes []*corev1.Node, create bool) (*corev1.LoadBalancerStatus, error) {
+	pass, unlock := r.lock(service)
+	defer unlock()
+	ctx, cancel := context.WithTimeout(ctx, passTimeout)
+	defer cancel()
+
+	p, err := r.prepare(ctx, service, nodes, true)
+	if err != nil {
+		return nil, err
+	}
+	if p.desired == nil {
+		return service.Status.LoadBalancer.DeepCopy(), r.release(ctx, service, p.actual)
+	}
+	r.warn(pass, service, p.warnings)
+	lb := p.actual
+	if lb == nil {
+		if !create {
+			return nil, nil
+		}
+		if lb, err = r.create(ctx, service, p.desired); err != nil {
+			return nil, errors.Join(append(p.faults, err)...)
+		}
+	}
+	lb, waiting, err := r.apply(ctx, service, p, lb)
+	if waiting {
+		p.again = healthDelay
+	}
+	if p.again > 0 && err == nil {
+		r.Again(service, p.again)
+	}
+	status := Status(service, p.settings, lb, p.desired.Failed)
+	err = errors.Join(append(p.faults, err)...)
+	if err != nil && create && len(service.Status.LoadBalancer.Ingress) == 0 {
+		// A part is missing, but there are addresses, and the controller takes them
+		// only with success. The next pass gets the error.
+		r.Events.Event(service, corev1.EventTypeWarning, "LoadBalancerIncomplete", err.Error())
+		r.Again(service, healthDelay)
+		return status, nil
+	}
+	return status, err
+}
+
+// create makes a load balancer with all that it needs, in one request. If the
+// answer is lost, the next pass finds it by its label. If one of the targets is
+// refused, they are added one by one afterwards, so that it harms no other.
+func (r *Reconciler) create(ctx context.Context, service *corev1.Service, d *Desired) (*hcloud.LoadBalancer, error) {
+	defer r.inventory.wrote(service.UID)
+	opts := d.createOpts()
+	result, _, err := r.Client.LoadBalancer.Create(ctx, opts)
+	if len(opts.Targets) > 0 && hcloud.IsError(err, hcloud.ErrorCodeInvalidInput, "resolve_cloud_public_targets_error", "resolve_cloud_private_targets_error") {
+		opts.Targets = nil
+		result, _, err = r.Client.LoadBalancer.Create(ctx, opts)
+	}
+	if err := await(ctx, r.Client, result.Action, err); err != nil {
+		return nil, fmt.Errorf("create load balancer %s: %w", d.Name, explain(err))
+	}
+	klog.FromContext(ctx).Info("Created load balancer", "service", klog.KObj(service), "name", d.Name, "loadBalancer", result.LoadBalancer.ID)
+	return r.reload(ctx, result.LoadBalancer.ID)
+}
+
+// apply makes a load balancer what is desired. A step that fails does not keep
+// the others from being made; one that does not end does.
+func (r *Reconciler) apply(ctx context.Context, service *corev1.Service, p *draft, lb *hcloud.LoadBalancer) (_ *hcloud.LoadBalancer, waiting bool, err error) {
+	typ := p.typ
+	if typ == nil {
+		typ = lb.LoadBalancerType
+	}
+	steps, waiting := Plan(p.desired, lb, typ)
+	if len(steps) == 0 {
+		return lb, waiting, nil
+	}
+	defer r.inventory.wrote(service.UID)
+	var errs []error
+	for _, step := range steps {
+		if step.Last && len(errs) > 0 {
+			break
+		}
+		err := step.do(ctx, r.Client, lb)
+		if err == nil {
+			klog.FromContext(ctx).Info("Changed load balancer", "service", klog.KObj(service), "loadBalancer", lb.ID, "step", step.String())
+			r.Events.Event(service, corev1.EventTypeNormal, "ChangedLoadBalancer", step.String())
+			continue
+		}
+		errs = append(errs, fmt.Errorf("load balancer %d: %s: %w", lb.ID, step.What(), explain(err)))
+		if errors.Is(err, context.DeadlineExceeded) {
+			break // whatever runs is still there, and refuses the others
+		}
+	}
+	if slices.ContainsFunc(steps, func(s Step) bool { return s.Kind == UpdateListener || s.Kind == DeleteListener }) && hasCertificates(lb) {
+		errs = append(errs, r.deleteUnused(ctx, service, p.desired))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return lb, waiting, err
+	}
+	lb, err = r.reload(ctx, lb.ID)
+	return lb, waiting, err
+}
+
+func (r *Reconciler) reload(ctx context.Context, id int64) (*hcloud.LoadBalancer, error) {
+	lb, _, err := r.Client.LoadBalancer.GetByID(ctx, id)
+	if err != nil {
+		return nil, fmt.Errorf("look up load balancer %d: %w", id, err)
+	}
+	if lb == nil {
+		return nil, fmt.Errorf("load balancer %d has vanished", id)
+	}
+	return lb, nil
+}
+
+// warn tells each Warning once, until it is over.
+func (r *Reconciler) warn(p *pass, service *corev1.Service, warnings []Warning) {
+	now := map[Warning]bool{}
+	for _, w := range warnings {
+		if now[w] = true; !p.warned[w] {
+			r.Events.Event(service, corev1.EventTypeWarning, w.Reason, w.Text)
+		}
+	}
+	p.warned = now
+}
+
+// Delete makes the Service's load balancer go, or lets it go: if it is protected,
+// if an annotation says so, or if others have made it.
+func (r *Reconciler) Delete(ctx context.Context, service *corev1.Service) error {
+	_, unlock := r.lock(service)
+	defer unlock()
+	ctx, cancel := context.WithTimeout(ctx, passTimeout)
+	defer cancel()
+
+	s, _ := Parse(service, r.Defaults)
+	lb, adopted, err := r.find(ctx, service, s)
+	var conflict *ConflictError
+	switch {
+	case errors.As(err, &conflict):
+		lb = nil
+	case err != nil:
+		return err
+	}
+	if lb != nil {
+		// A load balancer that only has the name is not ours yet.
+		certain := lb.Labels[ServiceLabel] == string(service.UID) || lb.Name == cloudprovider.DefaultLoadBalancerName(service) || hasAddress(service, lb)
+		switch {
+		case !certain:
+		case s.Release:
+			err = r.release(ctx, service, lb)
+		case adopted:
+			err = r.leave(ctx, service, lb)
+		case lb.Protection.Delete:
+			klog.FromContext(ctx).Info("Left protected load balancer", "service", klog.KObj(service), "loadBalancer", lb.ID)
+			r.Events.Eventf(service, corev1.EventTypeWarning, "LoadBalancerLeft", "load balancer %s is protected against deletion, so it stays, and costs; a Service with the annotation %sname: %s gets it", lb.Name, Prefix, lb.Name)
+		default:
+			err = r.delete(ctx, service, lb)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if err := r.deleteUnused(ctx, service, nil); err != nil {
+		return err
+	}
+	r.inventory.forget(service.UID)
+	return nil
+}
+
+func (r *Reconciler) delete(ctx context.Context, service *corev1.Service, lb *hcloud.LoadBalancer) error {
+	defer r.inventory.wrote(service.UID)
+	result, _, err := r.Client.LoadBalancer.DeleteWithResult(ctx, lb)
+	if hcloud.IsError(err, hcloud.ErrorCodeNotFound) {
+		return nil
+	}
+	if err := await(ctx, r.Client, result.Action, err); err != nil {
+		return fmt.Errorf("delete load balancer %d: %w", lb.ID, err)
+	}
+	klog.FromContext(ctx).Info("Deleted load balancer", "service", klog.KObj(service), "loadBalancer", lb.ID)
+	return nil
+}
+
+// release takes our labels off a load balancer. That is all that makes it ours.
+func (r *Reconciler) release(ctx context.Context, service *corev1.Service, lb *hcloud.LoadBalancer) error {
+	if lb == nil {
+		return nil
+	}
+	return r.steps(ctx, service, lb, []Step{{Kind: SetLabels, Name: lb.Name, Labels: withoutOurs(lb.Labels), Why: "annotation " + Prefix + "release lets go of it"}})
+}
+
+// leave takes what is ours off a load balancer that others have made.
+func (r *Reconciler) leave(ctx context.Context, service *corev1.Service, lb *hcloud.LoadBalancer) error {
+	ours := holdingsOf(lb, true)
+	const why = "the Service is gone"
+	var steps []Step
+	for _, s := range lb.Services {
+		if ours.port(s.ListenPort) {
+			steps = append(steps, Step{Kind: DeleteListener, Listener: Listener{Port: s.ListenPort}, Why: why})
+		}
+	}
+	for _, t := range lb.Targets {
+		if ours.target(t) {
+			steps = append(steps, Step{Kind: RemoveTarget, Target: Target{Server: t.Server.Server.ID}, Why: why})
+		}
+	}
+	steps = append(steps, Step{Kind: SetLabels, Name: lb.Name, Labels: withoutOurs(lb.Labels), Why: why})
+	return r.steps(ctx, service, lb, steps)
+}
+
+// steps makes steps that need each other.
+func (r *Reconciler) steps(ctx context.Context, service *corev1.Service, lb *hcloud.LoadBalancer, steps []Step) error {
+	defer r.inventory.wrote(service.UID)
+	for _, step := range steps {
+		if err := step.do(ctx, r.Client, lb); err != nil {
+			return fmt.Errorf("load balancer %d: %s: %w", lb.ID, step.What(), explain(err))
+		}
+		klog.FromContext(ctx).Info("Changed load balancer", "service", klog.KObj(service), "loadBalancer", lb.ID, "step", step.String())
+		r.Events.Event(service, corev1.EventTypeNormal, "ChangedLoadBalancer", step.String())
+	}
+	return nil
+}
+
+// Plan returns in lines what a pass would do. It only reads.
+func (r *Reconciler) Plan(ctx context.Context, service *corev1.Service, nodes []*corev1.Node) ([]string, error) {
+	_, unlock := r.lock(service)
+	defer unlock()
+	p, err := r.prepare(ctx, service, nodes, false)
+	if err != nil {
+		return nil, err
+	}
+	var lines []string
+	switch {
+	case p.desired == nil && p.actual != nil:
+		lines = append(lines, fmt.Sprintf("let go of load balancer %s: annotation %srelease says so", p.actual.Name, Prefix))
+	case p.desired == nil:
+	case p.actual == nil:
+		d := p.desired
+		lines = append(lines, fmt.Sprintf("create load balancer %s of type %s with %d listeners and %d targets: there is none", d.Name, d.Type, len(d.Listeners), len(d.Targets)))
+	default:
+		steps, waiting := Plan(p.desired, p.actual, p.typ)
+		for _, step := range steps {
+			lines = append(lines, step.String())
+		}
+		if waiting {
+			lines = append(lines, "wait until targets are healthy, then move more of them")
+		}
+	}
+	for _, w := range p.warnings {
+		lines = append(lines, "warning: "+w.Text)
+	}
+	return lines, errors.Join(p.faults...)
+}
