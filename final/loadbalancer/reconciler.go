@@ -31,7 +31,7 @@ type Options struct {
 	Owner func(types.UID) (name string, exists bool)
 	// Secret returns a Secret of this cluster.
 	Secret func(ctx context.Context, namespace, name string) (*corev1.Secret, error)
-	// Again asks for another pass for a Service, after a while.
+	// Again asks for another pass for a Service, after a while. NewRepair sets it.
 	Again func(service *corev1.Service, after time.Duration)
 }
 
@@ -49,8 +49,9 @@ type Reconciler struct {
 
 // pass is what is known of a Service between two passes.
 type pass struct {
-	mu     sync.Mutex
-	warned map[Warning]bool
+	mu      sync.Mutex
+	warned  map[Warning]bool
+	deleted bool // and no Ensure since
 }
 
 // New returns a Reconciler. It sends no request yet.
@@ -113,12 +114,28 @@ func (r *Reconciler) Get(ctx context.Context, service *corev1.Service) (*corev1.
 // Ensure makes the Service's load balancer what it asks for, and creates it if
 // there is none.
 func (r *Reconciler) Ensure(ctx context.Context, service *corev1.Service, nodes []*corev1.Node) (*corev1.LoadBalancerStatus, error) {
-	return r.reconcile(ctx, service, nodes, true)
+	pass, unlock := r.lock(service)
+	defer unlock()
+	pass.deleted = false
+	return r.reconcile(ctx, pass, service, nodes, true)
+}
+
+// Repair is Ensure for a Service that the caller may know of from earlier. If it
+// has gone since, there is no status.
+func (r *Reconciler) Repair(ctx context.Context, service *corev1.Service, nodes []*corev1.Node) (*corev1.LoadBalancerStatus, error) {
+	pass, unlock := r.lock(service)
+	defer unlock()
+	if pass.deleted {
+		return nil, nil
+	}
+	return r.reconcile(ctx, pass, service, nodes, true)
 }
 
 // Update is Ensure for where nobody takes a status: it creates nothing.
 func (r *Reconciler) Update(ctx context.Context, service *corev1.Service, nodes []*corev1.Node) error {
-	_, err := r.reconcile(ctx, service, nodes, false)
+	pass, unlock := r.lock(service)
+	defer unlock()
+	_, err := r.reconcile(ctx, pass, service, nodes, false)
 	return err
 }
 
@@ -261,9 +278,7 @@ func (r *Reconciler) labelled(ctx context.Context, service *corev1.Service) (*hc
 	return nil, nil
 }
 
-func (r *Reconciler) reconcile(ctx context.Context, service *corev1.Service, nodes []*corev1.Node, create bool) (*corev1.LoadBalancerStatus, error) {
-	pass, unlock := r.lock(service)
-	defer unlock()
+func (r *Reconciler) reconcile(ctx context.Context, pass *pass, service *corev1.Service, nodes []*corev1.Node, create bool) (*corev1.LoadBalancerStatus, error) {
 	ctx, cancel := context.WithTimeout(ctx, passTimeout)
 	defer cancel()
 
@@ -384,7 +399,7 @@ func (r *Reconciler) warn(p *pass, service *corev1.Service, warnings []Warning) 
 // Delete makes the Service's load balancer go, or lets it go: if it is protected,
 // if an annotation says so, or if others have made it.
 func (r *Reconciler) Delete(ctx context.Context, service *corev1.Service) error {
-	_, unlock := r.lock(service)
+	pass, unlock := r.lock(service)
 	defer unlock()
 	ctx, cancel := context.WithTimeout(ctx, passTimeout)
 	defer cancel()
@@ -421,6 +436,7 @@ func (r *Reconciler) Delete(ctx context.Context, service *corev1.Service) error 
 		return err
 	}
 	r.inventory.forget(service.UID)
+	pass.deleted = true
 	return nil
 }
 
