@@ -9,9 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -25,24 +23,11 @@ import (
 // token has the length of real ones, which the hcloud CLI insists on.
 var token = strings.Repeat("rw", 32)
 
-// document is Hetzner's OpenAPI document, if the environment names it. In CI it
-// has to.
-var document = sync.OnceValues(func() (*openapi.Spec, error) {
-	path := os.Getenv("HCLOUD_OPENAPI_SPEC")
-	switch {
-	case path != "":
-		return openapi.Load(path)
-	case os.Getenv("CI") == "true":
-		return nil, fmt.Errorf("HCLOUD_OPENAPI_SPEC is not set, so no response would be checked")
-	}
-	return nil, nil
-})
-
 // checked returns the handler with each of its responses checked against the
 // document.
 func checked(t testing.TB, h http.Handler) http.Handler {
 	t.Helper()
-	spec, err := document()
+	spec, err := openapi.FromEnvironment()
 	if err != nil {
 		t.Fatal(err)
 	}

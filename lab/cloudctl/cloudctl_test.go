@@ -3,6 +3,7 @@ package cloudctl
 import (
 	"bytes"
 	"errors"
+	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 
 	"example.com/ccm-from-scratch/lab/cloud"
+	"example.com/ccm-from-scratch/lab/cloud/openapi"
 )
 
 const token = "secret"
@@ -21,7 +23,15 @@ func lab(t *testing.T) (endpoint string) {
 	t.Helper()
 	c := cloud.New(cloud.Config{})
 	c.AddToken(token, "test", cloud.ReadWrite)
-	server := httptest.NewServer(c)
+	var handler http.Handler = c
+	spec, err := openapi.FromEnvironment()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if spec != nil {
+		handler = spec.Wrap(c, func(err error) { t.Errorf("response differs from the document: %v", err) })
+	}
+	server := httptest.NewServer(handler)
 	t.Cleanup(func() {
 		c.Close()
 		server.Close()

@@ -27,7 +27,7 @@ import (
 const (
 	defaultWithin = 30 * time.Second
 	defaultFor    = 3 * time.Second
-	pollInterval  = 200 * time.Millisecond
+	pollInterval  = 300 * time.Millisecond
 )
 
 // verbs returns the commands that a script has beyond those of testscript. They

@@ -35,10 +35,6 @@ const (
 	Token = "labtokenlabtokenlabtokenlabtokenlabtokenlabtokenlabtokenlabtoken"
 )
 
-// SpecVariable names the environment variable with the path of Hetzner's OpenAPI
-// document. Where it is set, each response of the emulated API is validated.
-const SpecVariable = "HCLOUD_OPENAPI_SPEC"
-
 // Options configure a Stack. The zero value is fit for tests.
 type Options struct {
 	Log     io.Writer     // what we wait for; nil means nobody wants to know
@@ -120,11 +116,11 @@ func (s *Stack) startCloud(o Options) error {
 	s.Cloud.AddToken(Token, Project, cloud.ReadWrite)
 
 	var handler http.Handler = s.Cloud
-	if path := os.Getenv(SpecVariable); path != "" {
-		spec, err := openapi.Load(path)
-		if err != nil {
-			return fmt.Errorf("%s: %w", SpecVariable, err)
-		}
+	spec, err := openapi.FromEnvironment()
+	if err != nil {
+		return err
+	}
+	if spec != nil {
 		handler = spec.Wrap(handler, func(err error) {
 			select {
 			case s.violations <- err:
