@@ -1,9 +1,11 @@
 package devenv
 
 import (
+	"encoding/base64"
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -36,8 +38,43 @@ func cleanEnv() []string {
 // no servers to work with. It writes its arguments and its input to the file log.
 func recorder(t *testing.T, bin, name, log string) {
 	t.Helper()
-	script := fmt.Sprintf("#!/bin/sh\necho \"%s $*\" >> '%s'\n[ -t 0 ] || cat >> '%s'\n", name, log, log)
-	if err := os.WriteFile(filepath.Join(bin, name), []byte(script), 0o700); err != nil {
+	program(t, bin, name, fmt.Sprintf("echo \"%s $*\" >> '%s'\n[ -t 0 ] || cat >> '%s'\n", name, log, log))
+}
+
+// program writes a shell script into bin, in place of what has its name there.
+func program(t *testing.T, bin, name, script string) {
+	t.Helper()
+	path := filepath.Join(bin, name)
+	if err := os.RemoveAll(path); err != nil { // or a link would be followed
 		t.Fatal(err)
 	}
+	if err := os.WriteFile(path, []byte("#!/bin/sh\n"+script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// stages returns the stages that stages.txt declares, in order.
+func stages(t *testing.T) []string {
+	t.Helper()
+	text, err := os.ReadFile("../../stages.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, match := range regexp.MustCompile(`(?m)^([a-z0-9-]+):`).FindAllSubmatch(text, -1) {
+		names = append(names, string(match[1]))
+	}
+	if len(names) == 0 {
+		t.Fatal("stages.txt declares no stage")
+	}
+	return names
+}
+
+// publicKey makes an SSH key that differs from others by one byte.
+func publicKey(last byte) string {
+	kind := "ssh-ed25519"
+	blob := append([]byte{0, 0, 0, byte(len(kind))}, kind...)
+	blob = append(blob, 0, 0, 0, 32)
+	blob = append(blob, make([]byte, 31)...)
+	return kind + " " + base64.StdEncoding.EncodeToString(append(blob, last))
 }

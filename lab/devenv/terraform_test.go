@@ -30,8 +30,8 @@ var providers = map[string]string{
 	"hetznercloud/hcloud":  "1.68.0",
 }
 
-// program finds OpenTofu or Terraform, or else builds OpenTofu, once per user.
-var program = sync.OnceValues(func() (string, error) {
+// findTerraform finds OpenTofu or Terraform, or else builds OpenTofu, once per user.
+var findTerraform = sync.OnceValues(func() (string, error) {
 	for _, name := range []string{"tofu", "terraform"} {
 		if path, err := exec.LookPath(name); err == nil {
 			return path, nil
@@ -125,7 +125,7 @@ func newTerraform(t *testing.T, folder string) *terraform {
 		t.Fatal(err)
 	}
 	var err error
-	if tf.program, err = program(); err != nil {
+	if tf.program, err = findTerraform(); err != nil {
 		t.Fatal(err)
 	}
 	provider, err := schemaProvider()

@@ -10,9 +10,11 @@ import (
 	"runtime"
 
 	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/ko/pkg/build"
-	"github.com/google/ko/pkg/publish"
 )
 
 func main() {
@@ -54,6 +56,13 @@ func run(ctx context.Context, base, dir, out string) error {
 	if err != nil {
 		return fmt.Errorf("build %s: %w", program, err)
 	}
-	_, err = publish.NewLayout(out).Publish(ctx, result, program)
-	return err
+	image, ok := result.(v1.Image)
+	if !ok {
+		return fmt.Errorf("a %T instead of one image", result)
+	}
+	folder, err := layout.Write(out, empty.Index)
+	if err != nil {
+		return err
+	}
+	return folder.AppendImage(image)
 }
