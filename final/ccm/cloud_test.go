@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/informers"
 	"k8s.io/cloud-provider/app/config"
 )
@@ -24,6 +25,19 @@ func TestNewCloudProvider(t *testing.T) {
 		w.WriteHeader(http.StatusNotFound)
 		_, _ = w.Write([]byte(`{"error":{"code":"not_found","message":"network not found"}}`))
 	})
+	mux.HandleFunc("GET /locations", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		switch r.Header.Get("Authorization") {
+		case "Bearer guess":
+			w.WriteHeader(http.StatusUnauthorized)
+			_, _ = w.Write([]byte(`{"error":{"code":"unauthorized","message":"the token you have provided is invalid"}}`))
+		case "Bearer unlucky":
+			w.WriteHeader(http.StatusServiceUnavailable)
+			_, _ = w.Write([]byte(`{"error":{"code":"unavailable","message":"try again"}}`))
+		default:
+			_, _ = w.Write([]byte(`{"locations":[]}`))
+		}
+	})
 	mux.HandleFunc("GET /networks", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		if r.Header.Get("Authorization") != "Bearer secret" {
@@ -41,28 +55,45 @@ func TestNewCloudProvider(t *testing.T) {
 	t.Cleanup(api.Close)
 
 	tests := []struct {
-		name    string
-		token   string
-		network string
-		wantErr string
-		wantID  int64
+		name        string
+		token       string
+		network     string
+		env         map[string]string
+		controllers []string
+		wantErr     string
+		wantID      int64
+		wantRoutes  bool
 	}{
 		{name: "no token", wantErr: "HCLOUD_TOKEN is not set"},
-		{name: "blank token", token: " \n", wantErr: "HCLOUD_TOKEN is not set"},
 		{name: "no network", token: "secret"},
-		{name: "network by name", token: "secret", network: "lab", wantID: 7},
-		{name: "white space is trimmed", token: " secret\n", network: "lab\n", wantID: 7},
+		{name: "network by name", token: "secret", network: "lab", wantID: 7, wantRoutes: true},
+		{name: "white space is trimmed", token: " secret\n", network: "lab\n", wantID: 7, wantRoutes: true},
+		{name: "no routes", token: "secret", network: "lab", env: map[string]string{"HCLOUD_NETWORK_ROUTES_ENABLED": "false"}, wantID: 7},
 		{name: "unknown network", token: "secret", network: "lap", wantErr: `HCLOUD_NETWORK "lap" is neither`},
 		{name: "unknown network ID", token: "secret", network: "8", wantErr: `HCLOUD_NETWORK "8" is neither`},
-		{name: "wrong token", token: "guess", network: "lab", wantErr: "the token you have provided is invalid"},
+		{name: "C03 wrong token", token: "guess", network: "lab", wantErr: "HCLOUD_TOKEN is refused by http://127.0.0.1"},
+		{name: "C03 wrong token without a network", token: "guess", wantErr: "HCLOUD_TOKEN is refused by http://127.0.0.1"},
+		{name: "C03 failing API without a network", token: "unlucky"},
+		{name: "routes are asked for by name", token: "secret", controllers: []string{"*", "node-route-controller"}, wantErr: "it needs HCLOUD_NETWORK"},
+		{
+			name: "load balancers are asked for by name", token: "secret", controllers: []string{"service-lb-controller"},
+			env: map[string]string{"HCLOUD_LOAD_BALANCERS_ENABLED": "false"}, wantErr: "HCLOUD_LOAD_BALANCERS_ENABLED must not be false",
+		},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			t.Setenv("HCLOUD_TOKEN", test.token)
 			t.Setenv("HCLOUD_NETWORK", test.network)
 			t.Setenv("HCLOUD_ENDPOINT", api.URL)
+			t.Setenv("HCLOUD_METRICS_ENABLED", "false")
+			t.Setenv("HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK", "true")
+			for name, value := range test.env {
+				t.Setenv(name, value)
+			}
+			config := testConfig("10.244.0.0/16")
+			config.ComponentConfig.Generic.Controllers = test.controllers
 
-			cloud, err := newCloudProvider(t.Context(), testConfig("10.244.0.0/16"))
+			cloud, err := newCloudProvider(t.Context(), config, prometheus.NewRegistry())
 			if test.wantErr != "" {
 				if err == nil || !strings.Contains(err.Error(), test.wantErr) {
 					t.Fatalf("error = %v, want one with %q", err, test.wantErr)
@@ -73,14 +104,14 @@ func TestNewCloudProvider(t *testing.T) {
 				t.Fatal(err)
 			}
 			var gotID int64
-			if network := cloud.instances.network; network != nil {
+			if network := cloud.instances.policy.Network; network != nil {
 				gotID = network.ID
 			}
 			if gotID != test.wantID {
 				t.Errorf("network ID = %d, want %d", gotID, test.wantID)
 			}
-			if _, supported := cloud.Routes(); supported != (test.wantID != 0) {
-				t.Errorf("routes are supported: %t, with network ID %d", supported, gotID)
+			if _, supported := cloud.Routes(); supported != test.wantRoutes {
+				t.Errorf("routes are supported: %t, want %t", supported, test.wantRoutes)
 			}
 		})
 	}

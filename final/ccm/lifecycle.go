@@ -2,39 +2,68 @@ package ccm
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"time"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	cloudprovider "k8s.io/cloud-provider"
+
+	"example.com/ccm-from-scratch/final/events"
+	"example.com/ccm-from-scratch/final/providerid"
+	"example.com/ccm-from-scratch/final/servers"
 )
+
+// maxPatience is how old an answer about the server of a Node may be that has not
+// been Ready for long.
+const maxPatience = 5 * time.Minute
 
 // InstanceExists is called for every Node that is not Ready. On false, the node
 // lifecycle controller deletes the Node object. On an error the Node stays, and
 // the controller asks again five seconds later.
 //
-// Only one thing makes a Node's server count as gone: the API says so for the ID
-// in the Node's provider ID. A Node without such an ID may be new, or belong to
-// another cloud; that we find no server for it proves nothing.
+// A Node's server counts as gone if the API says so for the ID in the Node's
+// provider ID, and still finds the server of another Node of this cluster. A Node
+// without such an ID may be new, or belong to another cloud; that we find no
+// server for it proves nothing.
 func (i *InstancesV2) InstanceExists(ctx context.Context, node *corev1.Node) (bool, error) {
-	id, err := parseProviderID(node.Spec.ProviderID)
+	i.metrics.Operation("InstanceExists")
+	id, err := providerid.Parse(node.Spec.ProviderID)
 	if err != nil {
 		return true, nil // not one of ours to judge
 	}
-	server, _, err := i.client.Server.GetByID(ctx, id)
+	_, err = i.servers.Glance(ctx, id, patience(node))
+	if errors.Is(err, servers.ErrNotFound) {
+		var gone bool
+		gone, err = i.gone(ctx, id)
+		if errors.Is(err, servers.ErrDoubt) {
+			i.events.Warn(node, events.WrongProject, "server %d is not in this project, and nor is any other server of this cluster: the API token may be that of another project. No Node is deleted", id)
+		}
+		if err == nil {
+			return !gone, nil
+		}
+	}
 	if err != nil {
-		return false, fmt.Errorf("look up server by ID %d: %w", id, err)
-	}
-	if server != nil {
-		return true, nil
-	}
-
-	// The client reports the "not found" of a wrong URL in the same way. But only
-	// the API itself can list servers.
-	if _, _, err := i.client.Server.List(ctx, hcloud.ServerListOpts{Name: node.Name}); err != nil {
 		return false, fmt.Errorf("confirm that server %d is gone: %w", id, err)
 	}
-	return false, nil
+	return true, nil
+}
+
+// gone asks whether a server is gone, with the servers of all Nodes as witnesses.
+func (i *InstancesV2) gone(ctx context.Context, id int64) (bool, error) {
+	all, err := i.nodes.List(labels.Everything())
+	if err != nil {
+		return false, err
+	}
+	var others []int64
+	for _, node := range all {
+		if other, err := providerid.Parse(node.Spec.ProviderID); err == nil {
+			others = append(others, other)
+		}
+	}
+	return i.servers.Gone(ctx, id, others)
 }
 
 // InstanceShutdown is called for every Node that is not Ready and exists. On
@@ -44,16 +73,30 @@ func (i *InstancesV2) InstanceExists(ctx context.Context, node *corev1.Node) (bo
 //
 // A server that is starting, stopping or migrating is not shut down.
 func (i *InstancesV2) InstanceShutdown(ctx context.Context, node *corev1.Node) (bool, error) {
-	id, err := parseProviderID(node.Spec.ProviderID)
+	i.metrics.Operation("InstanceShutdown")
+	id, err := providerid.Parse(node.Spec.ProviderID)
 	if err != nil {
 		return false, nil // not one of ours to judge
 	}
-	server, _, err := i.client.Server.GetByID(ctx, id)
+	server, err := i.servers.Glance(ctx, id, patience(node))
+	if errors.Is(err, servers.ErrNotFound) {
+		return false, fmt.Errorf("server with ID %d: %w", id, cloudprovider.InstanceNotFound)
+	}
 	if err != nil {
 		return false, fmt.Errorf("look up server by ID %d: %w", id, err)
 	}
-	if server == nil {
-		return false, fmt.Errorf("server with ID %d: %w", id, cloudprovider.InstanceNotFound)
-	}
 	return server.Status == hcloud.ServerStatusOff, nil
+}
+
+// patience returns how old an answer about a Node's server may be. The controller
+// asks every five seconds, for as long as the Node is not Ready. What has not
+// happened to the server in an hour will hardly happen in the next five seconds,
+// so questions become rarer with time.
+func patience(node *corev1.Node) time.Duration {
+	for _, condition := range node.Status.Conditions {
+		if condition.Type == corev1.NodeReady {
+			return min(max(0, time.Since(condition.LastTransitionTime.Time)/4), maxPatience)
+		}
+	}
+	return 0
 }

@@ -3,7 +3,9 @@ package ccm
 import (
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	corev1 "k8s.io/api/core/v1"
@@ -17,12 +19,16 @@ type reply struct {
 }
 
 func TestLifecycle(t *testing.T) {
+	const head, tail = `{"servers":[`, `],"meta":{"pagination":{"page":1,"per_page":50,"last_page":1,"total_entries":2}}}`
 	var (
-		running  = reply{200, `{"server":{"id":42,"status":"running"}}`}
-		off      = reply{200, `{"server":{"id":42,"status":"off"}}`}
-		stopping = reply{200, `{"server":{"id":42,"status":"stopping"}}`}
-		empty    = reply{200, `{"servers":[],"meta":{"pagination":{"page":1,"per_page":50,"last_page":1,"total_entries":0}}}`}
-		another  = reply{200, `{"servers":[{"id":43,"name":"worker-1"}]}`}
+		running  = reply{200, head + `{"id":42,"status":"running"},{"id":44}` + tail}
+		off      = reply{200, head + `{"id":42,"status":"off"},{"id":44}` + tail}
+		stopping = reply{200, head + `{"id":42,"status":"stopping"},{"id":44}` + tail}
+		without  = reply{200, head + `{"id":43,"name":"worker-1"},{"id":44}` + tail}
+		strange  = reply{200, head + `{"id":43,"name":"worker-1"},{"id":45}` + tail}
+		empty    = reply{200, head + tail}
+		alive    = reply{200, `{"server":{"id":42,"status":"off"}}`}
+		witness  = reply{200, `{"server":{"id":44}}`}
 		notFound = reply{404, `{"error":{"code":"not_found","message":"server with ID '42' not found"}}`}
 		noRoute  = reply{404, `{"error":{"code":"not_found","message":"api route not found"}}`}
 		failing  = reply{500, `{"error":{"code":"server_error","message":"try again"}}`}
@@ -34,25 +40,34 @@ func TestLifecycle(t *testing.T) {
 	type answer struct{ is, isErr bool }
 	yes, no, doubt := answer{is: true}, answer{}, answer{isErr: true}
 
+	// The cluster has a second Node, on server 44.
 	tests := []struct {
-		name       string
-		providerID string
-		get, list  reply
-		exists     answer
-		shutdown   answer
+		name             string
+		providerID       string
+		list, get, get44 reply
+		exists           answer
+		shutdown         answer
+		wrongProject     bool // there is an event
 	}{
-		{"running", "hcloud://42", running, noAnswer, yes, no},
-		{"off", "hcloud://42", off, noAnswer, yes, yes},
-		{"stopping", "hcloud://42", stopping, noAnswer, yes, no},
-		{"gone", "hcloud://42", notFound, empty, no, doubt},
-		{"gone, and another server has its name", "hcloud://42", notFound, another, no, doubt},
-		{"wrong URL", "hcloud://42", noRoute, noRoute, doubt, doubt},
-		{"gone, but the API fails", "hcloud://42", notFound, failing, doubt, doubt},
-		{"API fails", "hcloud://42", failing, noAnswer, doubt, doubt},
-		{"token refused", "hcloud://42", refused, noAnswer, doubt, doubt},
-		{"answer cut short", "hcloud://42", cut, noAnswer, doubt, doubt},
-		{"no provider ID", "", noAnswer, noAnswer, yes, no},
-		{"another cloud's", "k3s://worker-1", noAnswer, noAnswer, yes, no},
+		{"running", "hcloud://42", running, noAnswer, noAnswer, yes, no, false},
+		{"L10 off", "hcloud://42", off, noAnswer, noAnswer, yes, yes, false},
+		{"L10 stopping", "hcloud://42", stopping, noAnswer, noAnswer, yes, no, false},
+		{"L04 gone", "hcloud://42", without, notFound, witness, no, doubt, false},
+		{"not in the list", "hcloud://42", without, alive, noAnswer, yes, yes, false},
+		{"L12 gone, and another server has its name", "hcloud://42", without, notFound, witness, no, doubt, false},
+		{"L01 another project", "hcloud://42", strange, noAnswer, noAnswer, doubt, doubt, true},
+		{"L01 an empty project", "hcloud://42", empty, noAnswer, noAnswer, doubt, doubt, true},
+		{"L01 another project since the list was read", "hcloud://42", without, notFound, notFound, doubt, doubt, true},
+		{"wrong URL", "hcloud://42", noRoute, noAnswer, noAnswer, doubt, doubt, false},
+		{"L02 gone, but the API fails", "hcloud://42", without, notFound, failing, doubt, doubt, false},
+		{"L02 API fails", "hcloud://42", failing, noAnswer, noAnswer, doubt, doubt, false},
+		{"L02 token refused", "hcloud://42", refused, noAnswer, noAnswer, doubt, doubt, false},
+		{"L02 answer cut short", "hcloud://42", cut, noAnswer, noAnswer, doubt, doubt, false},
+		{"L08 no provider ID", "", noAnswer, noAnswer, noAnswer, yes, no, false},
+		{"L06 another cloud's", "k3s://worker-1", noAnswer, noAnswer, noAnswer, yes, no, false},
+		{"L06 malformed", "hcloud://worker-1", noAnswer, noAnswer, noAnswer, yes, no, false},
+		{"L09 dedicated", "hrobot://7", noAnswer, noAnswer, noAnswer, yes, no, false},
+		{"L09 dedicated, older form", "hcloud://bm-7", noAnswer, noAnswer, noAnswer, yes, no, false},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -68,15 +83,15 @@ func TestLifecycle(t *testing.T) {
 			}
 			mux := http.NewServeMux()
 			mux.HandleFunc("GET /servers/42", answer(test.get))
+			mux.HandleFunc("GET /servers/44", answer(test.get44))
 			mux.HandleFunc("GET /servers", answer(test.list))
 			api := httptest.NewServer(mux)
 			defer api.Close()
 
-			instances := &InstancesV2{client: hcloud.NewClient(hcloud.WithEndpoint(api.URL), hcloud.WithToken("token"))}
-			node := &corev1.Node{
-				ObjectMeta: metav1.ObjectMeta{Name: "worker-1"},
-				Spec:       corev1.NodeSpec{ProviderID: test.providerID},
-			}
+			node := newNode("worker-1", test.providerID)
+			client := hcloud.NewClient(hcloud.WithEndpoint(api.URL), hcloud.WithToken("token"))
+			instances, recorder := newInstances(t, client, node, newNode("worker-2", "hcloud://44"), newNode("stranger", "k3s://stranger"))
+
 			exists, err := instances.InstanceExists(t.Context(), node)
 			if exists != test.exists.is || (err != nil) != test.exists.isErr {
 				t.Errorf("InstanceExists = %t, %v; want %t, error: %t", exists, err, test.exists.is, test.exists.isErr)
@@ -85,6 +100,37 @@ func TestLifecycle(t *testing.T) {
 			if shutdown != test.shutdown.is || (err != nil) != test.shutdown.isErr {
 				t.Errorf("InstanceShutdown = %t, %v; want %t, error: %t", shutdown, err, test.shutdown.is, test.shutdown.isErr)
 			}
+			if events := recorded(recorder); strings.Contains(events, "WrongProject") != test.wrongProject {
+				t.Errorf("events = %q, want WrongProject: %t", events, test.wrongProject)
+			}
 		})
+	}
+}
+
+// TestPatience asks less often about a Node that has not been Ready for long.
+func TestPatience(t *testing.T) {
+	tests := []struct {
+		since time.Duration
+		want  time.Duration
+	}{
+		{-time.Minute, 0}, // another clock
+		{20 * time.Second, 5 * time.Second},
+		{4 * time.Minute, time.Minute},
+		{24 * time.Hour, 5 * time.Minute},
+	}
+	for _, test := range tests {
+		t.Run(test.since.String(), func(t *testing.T) {
+			node := newNode("worker-1", "hcloud://42")
+			node.Status.Conditions = []corev1.NodeCondition{{
+				Type: corev1.NodeReady, Status: corev1.ConditionUnknown,
+				LastTransitionTime: metav1.NewTime(time.Now().Add(-test.since)),
+			}}
+			if got := patience(node).Round(time.Second); got != test.want {
+				t.Errorf("patience = %s, want %s", got, test.want)
+			}
+		})
+	}
+	if got := patience(newNode("worker-1", "hcloud://42")); got != 0 {
+		t.Errorf("patience = %s for a Node without the condition", got)
 	}
 }

@@ -4,97 +4,97 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
-	coreinformers "k8s.io/client-go/informers/core/v1"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	cloudprovider "k8s.io/cloud-provider"
-	"k8s.io/klog/v2"
+
+	"example.com/ccm-from-scratch/final/events"
+	"example.com/ccm-from-scratch/final/metrics"
+	"example.com/ccm-from-scratch/final/nodes"
+	"example.com/ccm-from-scratch/final/providerid"
+	"example.com/ccm-from-scratch/final/routes"
+	"example.com/ccm-from-scratch/final/servers"
 )
-
-// routeTimeout bounds one change of a route, with all its retries.
-const routeTimeout = time.Minute
-
-// routeBackoff spaces the tries while another change of the network runs.
-var routeBackoff = wait.Backoff{Duration: 500 * time.Millisecond, Factor: 2, Cap: 10 * time.Second, Steps: 100}
 
 // Routes keeps a route in the network for the pod CIDR of each Node.
 type Routes struct {
-	client       *hcloud.Client
+	table        *routes.Table
+	servers      *servers.Servers
 	network      *hcloud.Network
 	clusterCIDRs []netip.Prefix
 	nodes        corelisters.NodeLister
 	nodesSynced  func() bool
+	events       *events.Recorder
+	metrics      *metrics.Metrics
 
-	// mu is held during a change of the network: the API does one at a time,
-	// the controller asks for up to 200.
-	mu sync.Mutex
+	mu       sync.Mutex
+	gateways map[netip.Addr]int64 // servers by their IPs in the network
+	ours     map[int64]bool       // those of them that are, or have been, Nodes of this cluster
 }
 
 var _ cloudprovider.Routes = &Routes{}
 
-// newRoutes returns the routes of a network. clusterCIDR is the value of
-// --cluster-cidr: one CIDR, or two with a comma between them.
-func newRoutes(client *hcloud.Client, network *hcloud.Network, clusterCIDR string, nodes coreinformers.NodeInformer) (*Routes, error) {
-	r := &Routes{
-		client:      client,
-		network:     network,
-		nodes:       nodes.Lister(),
-		nodesSynced: nodes.Informer().HasSynced,
-	}
+// parseCIDRs reads --cluster-cidr: one CIDR, or two with a comma between them.
+func parseCIDRs(clusterCIDR string) ([]netip.Prefix, error) {
+	var prefixes []netip.Prefix
 	for cidr := range strings.SplitSeq(clusterCIDR, ",") {
 		prefix, err := netip.ParsePrefix(strings.TrimSpace(cidr))
 		if err != nil {
 			return nil, fmt.Errorf("--cluster-cidr: %w", err)
 		}
-		r.clusterCIDRs = append(r.clusterCIDRs, prefix)
+		prefixes = append(prefixes, prefix)
 	}
-	return r, nil
+	return prefixes, nil
 }
 
-// ListRoutes is called every --route-reconciliation-period. The controller
+// ListRoutes is called for each pass of the route controller. The controller
 // deletes each listed route that no Node's pod CIDR asks for, and calls
 // CreateRoute for each pod CIDR without a route. On an error it does nothing.
 //
-// A route outside of the cluster's CIDRs is not listed: it is somebody else's.
-// A route is listed with the Node whose server has the gateway's IP. Names do
-// not count: server and Node may have different ones.
+// Two kinds of routes are somebody else's, and are not listed: those outside of
+// the cluster's CIDRs, and those to a server that is none of this cluster's Nodes
+// and has not been one. Names do not count: server and Node may have different ones.
 func (r *Routes) ListRoutes(ctx context.Context, _ string) ([]*cloudprovider.Route, error) {
+	r.metrics.Operation("ListRoutes")
 	if !r.nodesSynced() {
 		return nil, errors.New("the list of Nodes is not complete yet")
 	}
-	network, err := r.currentNetwork(ctx)
+	all, err := r.table.List(ctx)
 	if err != nil {
 		return nil, err
 	}
-	nodes, err := r.nodesByGateway(ctx)
+	owners, err := r.owners(ctx, r.servers.Calm())
 	if err != nil {
 		return nil, err
+	}
+	if r.anyDeadEnd(all) { // or the answer is too old
+		if owners, err = r.owners(ctx, 0); err != nil {
+			return nil, err
+		}
 	}
 
-	var routes []*cloudprovider.Route
-	for _, route := range network.Routes {
-		if !r.ours(route) {
+	var listed []*cloudprovider.Route
+	for _, route := range all {
+		node, known := owners[route.Gateway]
+		if !r.inCluster(route.Destination) || !known && r.foreign(route.Gateway) {
 			continue
 		}
-		gateway := route.Gateway.String()
-		node, known := nodes[gateway]
-		routes = append(routes, &cloudprovider.Route{
-			Name:            gateway, // all that DeleteRoute needs beside the destination
+		listed = append(listed, &cloudprovider.Route{
+			Name:            route.Gateway.String(), // all that DeleteRoute needs beside the destination
 			DestinationCIDR: route.Destination.String(),
 			TargetNode:      node,
 			Blackhole:       !known,
 		})
 	}
-	return routes, nil
+	return listed, nil
 }
 
 // CreateRoute is called for each pod CIDR that has no route to its Node. On an
@@ -105,6 +105,7 @@ func (r *Routes) ListRoutes(ctx context.Context, _ string) ([]*cloudprovider.Rou
 // route IPv4 between servers only. That is no error: it would take the Node out
 // of service although whoever is responsible may have done all that is needed.
 func (r *Routes) CreateRoute(ctx context.Context, _, _ string, route *cloudprovider.Route) error {
+	r.metrics.Operation("CreateRoute")
 	destination, err := netip.ParsePrefix(route.DestinationCIDR)
 	if err != nil {
 		return err
@@ -112,44 +113,35 @@ func (r *Routes) CreateRoute(ctx context.Context, _, _ string, route *cloudprovi
 	if destination.Addr().Is6() {
 		return nil
 	}
-	gateway, ours, err := r.gateway(ctx, route.TargetNode)
+	node, err := r.nodes.Get(string(route.TargetNode))
+	if err != nil {
+		return err
+	}
+	gateway, ours, err := r.gateway(ctx, node)
 	if err != nil || !ours {
 		return err
 	}
-	wanted := hcloud.NetworkRoute{Destination: ipNet(destination), Gateway: gateway}
+	wanted := routes.Route{Destination: destination.Masked(), Gateway: gateway}
+	if !r.inCluster(wanted.Destination) {
+		r.events.Warn(node, events.ClusterCIDRMisconfigured, "pod CIDR %s is not within --cluster-cidr: its route will never be removed", wanted.Destination)
+	}
 
-	r.mu.Lock()
-	defer r.mu.Unlock()
-
-	// The controller has just looked: most likely the destination is free.
-	err = r.add(ctx, wanted)
-	if !hcloud.IsError(err, hcloud.ErrorCodeInvalidInput) {
+	present, err := r.table.Add(ctx, wanted)
+	if err != nil || present == wanted.Gateway {
 		return err
 	}
-	// It is not, or the route is wrong in another way. The API does not say which.
-	network, lookupErr := r.currentNetwork(ctx)
-	if lookupErr != nil {
-		return lookupErr
+	// It leads to a server that had this pod CIDR before, or to another cluster's.
+	if r.foreign(present) {
+		r.events.Warn(node, events.RouteConflict, "pod CIDR %s is routed to %s, a server that is none of this cluster's Nodes: two clusters must not share a range", wanted.Destination, present)
+		return fmt.Errorf("%s is routed to %s, a server that is none of this cluster's", wanted.Destination, present)
 	}
-	for _, present := range network.Routes {
-		if present.Destination.String() != wanted.Destination.String() {
-			continue
-		}
-		if present.Gateway.Equal(wanted.Gateway) {
-			return nil
-		}
-		// It leads to a server that had this pod CIDR before.
-		if err := r.remove(ctx, present); err != nil {
-			return err
-		}
-		return r.add(ctx, wanted)
-	}
-	return err
+	return r.table.Replace(ctx, routes.Route{Destination: wanted.Destination, Gateway: present}, wanted)
 }
 
 // DeleteRoute is called for routes that ListRoutes has returned. A route that is
 // gone already, or leads elsewhere by now, is what the controller wants.
 func (r *Routes) DeleteRoute(ctx context.Context, _ string, route *cloudprovider.Route) error {
+	r.metrics.Operation("DeleteRoute")
 	destination, err := netip.ParsePrefix(route.DestinationCIDR)
 	if err != nil {
 		return err
@@ -158,17 +150,11 @@ func (r *Routes) DeleteRoute(ctx context.Context, _ string, route *cloudprovider
 	if err != nil {
 		return fmt.Errorf("route %q was not listed by us: %w", route.Name, err)
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.remove(ctx, hcloud.NetworkRoute{Destination: ipNet(destination), Gateway: gateway.AsSlice()})
+	return r.table.Remove(ctx, routes.Route{Destination: destination, Gateway: gateway})
 }
 
-// ours tells whether all of a route's destination belongs to the cluster.
-func (r *Routes) ours(route hcloud.NetworkRoute) bool {
-	destination, err := netip.ParsePrefix(route.Destination.String())
-	if err != nil {
-		return false
-	}
+// inCluster tells whether all of a range belongs to the cluster.
+func (r *Routes) inCluster(destination netip.Prefix) bool {
 	for _, cidr := range r.clusterCIDRs {
 		if cidr.Contains(destination.Addr()) && cidr.Bits() <= destination.Bits() {
 			return true
@@ -177,137 +163,89 @@ func (r *Routes) ours(route hcloud.NetworkRoute) bool {
 	return false
 }
 
-func (r *Routes) currentNetwork(ctx context.Context) (*hcloud.Network, error) {
-	network, _, err := r.client.Network.GetByID(ctx, r.network.ID)
-	if err != nil {
-		return nil, fmt.Errorf("look up network %d: %w", r.network.ID, err)
+// anyDeadEnd tells whether a route of the cluster leads to an IP that no server has.
+func (r *Routes) anyDeadEnd(all []routes.Route) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, route := range all {
+		if _, exists := r.gateways[route.Gateway]; !exists && r.inCluster(route.Destination) {
+			return true
+		}
 	}
-	if network == nil {
-		return nil, fmt.Errorf("network %d has vanished", r.network.ID)
-	}
-	return network, nil
+	return false
 }
 
-// nodesByGateway returns the names of the Nodes whose servers are in the
-// network, by the servers' IPs there.
-func (r *Routes) nodesByGateway(ctx context.Context) (map[string]types.NodeName, error) {
-	nodes, err := r.nodes.List(labels.Everything())
+// foreign tells whether a gateway is a server that has never been a Node of this
+// cluster. An IP that no server has is a dead end, and belongs to nobody.
+func (r *Routes) foreign(gateway netip.Addr) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	id, exists := r.gateways[gateway]
+	return exists && !r.ours[id]
+}
+
+// owners returns the names of the Nodes whose servers are in the network, by the
+// servers' IPs there. It notes all servers in the network for foreign.
+func (r *Routes) owners(ctx context.Context, age time.Duration) (map[netip.Addr]types.NodeName, error) {
+	all, err := r.nodes.List(labels.Everything())
 	if err != nil {
 		return nil, err
 	}
-	servers, err := r.client.Server.All(ctx)
+	list, err := r.servers.List(ctx, age)
 	if err != nil {
 		return nil, fmt.Errorf("list servers: %w", err)
 	}
-	byID := map[int64]*hcloud.Server{}
-	for _, server := range servers {
-		byID[server.ID] = server
+	owners, gateways, current := map[netip.Addr]types.NodeName{}, map[netip.Addr]int64{}, map[int64]bool{}
+	for _, server := range list {
+		if ip := nodes.PrivateIP(server, r.network); ip.IsValid() {
+			gateways[ip] = server.ID
+		}
 	}
-
-	byGateway := map[string]types.NodeName{}
-	for _, node := range nodes {
-		id, err := parseProviderID(node.Spec.ProviderID)
+	for _, node := range all {
+		id, err := providerid.Parse(node.Spec.ProviderID)
 		if err != nil {
 			continue // not initialized, or of another cloud
 		}
-		server := byID[id]
-		if server == nil {
-			// What a list does not have may exist nevertheless, and its route would
-			// be deleted. Only the server itself can be known to be gone.
-			if server, _, err = r.client.Server.GetByID(ctx, id); err != nil {
-				return nil, fmt.Errorf("look up server by ID %d: %w", id, err)
-			}
-		}
-		if server == nil {
+		server, err := r.servers.ByID(ctx, id, age)
+		if errors.Is(err, servers.ErrNotFound) {
 			continue
 		}
-		if ip := privateIP(server, r.network); ip != nil {
-			byGateway[ip.String()] = types.NodeName(node.Name)
+		if err != nil {
+			return nil, fmt.Errorf("look up server by ID %d: %w", id, err)
+		}
+		if ip := nodes.PrivateIP(server, r.network); ip.IsValid() {
+			owners[ip], gateways[ip], current[id] = types.NodeName(node.Name), id, true
 		}
 	}
-	return byGateway, nil
+
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, id := range gateways {
+		current[id] = current[id] || r.ours[id]
+	}
+	r.gateways, r.ours = gateways, current
+	return owners, nil
 }
 
 // gateway returns the IP that a Node's server has in the network. ours is false
 // for a Node of another cloud.
-func (r *Routes) gateway(ctx context.Context, name types.NodeName) (gateway net.IP, ours bool, err error) {
-	node, err := r.nodes.Get(string(name))
+func (r *Routes) gateway(ctx context.Context, node *corev1.Node) (gateway netip.Addr, ours bool, err error) {
+	if node.Spec.ProviderID == "" && nodes.Uninitialized(node) {
+		return gateway, false, fmt.Errorf("node %s is not initialized yet", node.Name)
+	}
+	id, err := providerid.Parse(node.Spec.ProviderID)
 	if err != nil {
-		return nil, false, err
+		return gateway, false, nil
 	}
-	if node.Spec.ProviderID == "" {
-		return nil, false, fmt.Errorf("node %s is not initialized yet", name)
+	server, err := r.servers.ByID(ctx, id, 0)
+	if errors.Is(err, servers.ErrNotFound) {
+		return gateway, false, fmt.Errorf("server with ID %d: %w", id, cloudprovider.InstanceNotFound)
 	}
-	id, err := parseProviderID(node.Spec.ProviderID)
 	if err != nil {
-		return nil, false, nil
+		return gateway, false, fmt.Errorf("look up server by ID %d: %w", id, err)
 	}
-	server, _, err := r.client.Server.GetByID(ctx, id)
-	if err != nil {
-		return nil, false, fmt.Errorf("look up server by ID %d: %w", id, err)
-	}
-	if server == nil {
-		return nil, false, fmt.Errorf("server with ID %d: %w", id, cloudprovider.InstanceNotFound)
-	}
-	if gateway = privateIP(server, r.network); gateway == nil {
-		return nil, false, fmt.Errorf("server %d is not attached to network %d", id, r.network.ID)
+	if gateway = nodes.PrivateIP(server, r.network); !gateway.IsValid() {
+		return gateway, false, fmt.Errorf("server %d is not attached to network %d", id, r.network.ID)
 	}
 	return gateway, true, nil
-}
-
-func (r *Routes) add(ctx context.Context, route hcloud.NetworkRoute) error {
-	err := r.change(ctx, func(ctx context.Context) (*hcloud.Action, *hcloud.Response, error) {
-		return r.client.Network.AddRoute(ctx, r.network, hcloud.NetworkAddRouteOpts{Route: route})
-	})
-	if err != nil {
-		return fmt.Errorf("add route to %s via %s: %w", route.Destination, route.Gateway, err)
-	}
-	klog.FromContext(ctx).Info("Added route", "destination", route.Destination, "gateway", route.Gateway)
-	return nil
-}
-
-func (r *Routes) remove(ctx context.Context, route hcloud.NetworkRoute) error {
-	err := r.change(ctx, func(ctx context.Context) (*hcloud.Action, *hcloud.Response, error) {
-		return r.client.Network.DeleteRoute(ctx, r.network, hcloud.NetworkDeleteRouteOpts{Route: route})
-	})
-	if hcloud.IsError(err, hcloud.ErrorCodeNotFound) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("delete route to %s via %s: %w", route.Destination, route.Gateway, err)
-	}
-	klog.FromContext(ctx).Info("Deleted route", "destination", route.Destination, "gateway", route.Gateway)
-	return nil
-}
-
-// change sends a request that changes the network and waits for its action.
-// While somebody else's change runs, it tries again.
-func (r *Routes) change(ctx context.Context, request func(context.Context) (*hcloud.Action, *hcloud.Response, error)) error {
-	ctx, cancel := context.WithTimeout(ctx, routeTimeout)
-	defer cancel()
-
-	var busy error
-	err := wait.ExponentialBackoffWithContext(ctx, routeBackoff, func(ctx context.Context) (done bool, err error) {
-		action, _, err := request(ctx)
-		if hcloud.IsError(err, hcloud.ErrorCodeLocked, hcloud.ErrorCodeConflict) {
-			busy = err
-			return false, nil
-		}
-		if err != nil {
-			return false, err
-		}
-		return true, r.client.Action.WaitFor(ctx, action)
-	})
-	if wait.Interrupted(err) && busy != nil {
-		return busy // says more than that the time is over
-	}
-	return err
-}
-
-func ipNet(prefix netip.Prefix) *net.IPNet {
-	prefix = prefix.Masked()
-	return &net.IPNet{
-		IP:   prefix.Addr().AsSlice(),
-		Mask: net.CIDRMask(prefix.Bits(), prefix.Addr().BitLen()),
-	}
 }

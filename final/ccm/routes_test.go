@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -14,25 +15,27 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	"github.com/hetznercloud/hcloud-go/v2/hcloud/schema"
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	corelisters "k8s.io/client-go/listers/core/v1"
-	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
 	cloudprovider "k8s.io/cloud-provider"
+
+	"example.com/ccm-from-scratch/final/events"
+	"example.com/ccm-from-scratch/final/metrics"
+	"example.com/ccm-from-scratch/final/routes"
+	"example.com/ccm-from-scratch/final/servers"
 )
 
-// networkAPI is an API with one network, ID 7, and servers 1 to 60, of which
-// server n has the IP 10.0.0.n there. As the real one, it does one change of the
-// network at a time: until the action of a change has been seen to end, another
-// change is refused.
+// networkAPI is an API with one network, ID 7, and servers of which number n has
+// the IP 10.0.0.n there. Its changes are done at once.
 type networkAPI struct {
-	listed  int64 // the list of servers has this many of them
-	mu      sync.Mutex
-	routes  []schema.NetworkRoute
-	running bool
-	locked  int // so many changes are refused although none is running
-	changes []string
+	servers  []int64
+	unlisted []int64 // exist, too
+
+	mu       sync.Mutex
+	routes   []schema.NetworkRoute
+	requests []string
 }
 
 func (a *networkAPI) start(t *testing.T) *hcloud.Client {
@@ -47,120 +50,115 @@ func (a *networkAPI) start(t *testing.T) *hcloud.Client {
 	server := func(id int64) schema.Server {
 		return schema.Server{ID: id, PrivateNet: []schema.ServerPrivateNet{{Network: 7, IP: fmt.Sprintf("10.0.0.%d", id)}}}
 	}
-
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /servers/{id}", func(w http.ResponseWriter, r *http.Request) {
-		var id int64
-		_, _ = fmt.Sscan(r.PathValue("id"), &id)
+		id, _ := strconv.ParseInt(r.PathValue("id"), 10, 64)
+		if !slices.Contains(a.servers, id) && !slices.Contains(a.unlisted, id) {
+			answer(w, 404, schema.ErrorResponse{Error: schema.Error{Code: "not_found", Message: "not found"}})
+			return
+		}
 		answer(w, 200, schema.ServerGetResponse{Server: server(id)})
 	})
 	mux.HandleFunc("GET /servers", func(w http.ResponseWriter, _ *http.Request) {
 		var list schema.ServerListResponse
-		for id := range a.listed {
-			list.Servers = append(list.Servers, server(id+1))
+		for _, id := range a.servers {
+			list.Servers = append(list.Servers, server(id))
 		}
 		answer(w, 200, list)
 	})
 	mux.HandleFunc("GET /networks/7", func(w http.ResponseWriter, _ *http.Request) {
-		a.mu.Lock()
-		defer a.mu.Unlock()
 		answer(w, 200, schema.NetworkGetResponse{Network: schema.Network{ID: 7, IPRange: "10.0.0.0/8", Routes: a.routes}})
 	})
-	mux.HandleFunc("GET /actions", func(w http.ResponseWriter, _ *http.Request) {
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		a.running = false
-		answer(w, 200, map[string]any{"actions": []schema.Action{{ID: 1, Status: "success"}}})
-	})
 	mux.HandleFunc("POST /networks/7/actions/{verb}", func(w http.ResponseWriter, r *http.Request) {
-		a.mu.Lock()
-		defer a.mu.Unlock()
 		var route schema.NetworkRoute
 		if err := json.NewDecoder(r.Body).Decode(&route); err != nil {
 			t.Errorf("decode request: %v", err)
 		}
-		refuse := func(status int, code string) {
-			a.changes = append(a.changes, code)
-			answer(w, status, schema.ErrorResponse{Error: schema.Error{Code: code, Message: code}})
-		}
-		if a.running || a.locked > 0 {
-			a.locked--
-			refuse(423, "locked")
-			return
-		}
-		add := r.PathValue("verb") == "add_route"
-		i := slices.IndexFunc(a.routes, func(present schema.NetworkRoute) bool {
-			return present.Destination == route.Destination && (add || present.Gateway == route.Gateway)
-		})
-		switch {
-		case add && i >= 0:
-			refuse(422, "invalid_input")
-			return
-		case add:
+		if r.PathValue("verb") == "add_route" {
 			a.routes = append(a.routes, route)
-		case i < 0:
-			refuse(404, "not_found")
-			return
-		default:
-			a.routes = slices.Delete(a.routes, i, i+1)
+		} else {
+			a.routes = slices.DeleteFunc(a.routes, func(present schema.NetworkRoute) bool { return present == route })
 		}
-		a.changes = append(a.changes, r.PathValue("verb")+" "+route.Gateway)
-		a.running = true
-		answer(w, 201, map[string]any{"action": schema.Action{ID: 1, Status: "running"}})
+		a.requests = append(a.requests, fmt.Sprintf("%s %s via %s", r.PathValue("verb"), route.Destination, route.Gateway))
+		answer(w, 201, map[string]any{"action": schema.Action{ID: 1, Status: "success"}})
 	})
-
-	httpServer := httptest.NewServer(mux)
+	httpServer := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if r.Method == http.MethodGet {
+			a.requests = append(a.requests, "GET "+r.URL.Path)
+		}
+		mux.ServeHTTP(w, r)
+	}))
 	t.Cleanup(httpServer.Close)
-	return hcloud.NewClient(
-		hcloud.WithEndpoint(httpServer.URL),
-		hcloud.WithToken("token"),
-		hcloud.WithPollOpts(hcloud.PollOpts{BackoffFunc: hcloud.ConstantBackoff(time.Millisecond)}),
-	)
+	return hcloud.NewClient(hcloud.WithEndpoint(httpServer.URL), hcloud.WithToken("token"))
 }
 
-// newTestRoutes returns routes for Nodes node-1 to node-60, of which node-n runs
-// on server n, and for the Nodes given.
-func newTestRoutes(t *testing.T, api *networkAPI, nodes ...*corev1.Node) *Routes {
+// writes returns the changes of the network so far.
+func (a *networkAPI) writes() []string {
+	return slices.DeleteFunc(slices.Clone(a.requests), func(s string) bool { return strings.HasPrefix(s, "GET ") })
+}
+
+// newTestRoutes returns the routes of a cluster in which node-1 to node-3 run on
+// servers 1 to 3, beside other Nodes.
+func newTestRoutes(t *testing.T, api *networkAPI, others ...*corev1.Node) (*Routes, *record.FakeRecorder) {
 	t.Helper()
-	r, err := newRoutes(api.start(t), &hcloud.Network{ID: 7}, "10.244.0.0/16", testConfig("").SharedInformers.Core().V1().Nodes())
+	for n := range 3 {
+		others = append(others, newNode(fmt.Sprintf("node-%d", n+1), fmt.Sprintf("hcloud://%d", n+1)))
+	}
+	client, network, recorder := api.start(t), &hcloud.Network{ID: 7}, record.NewFakeRecorder(100)
+	cidrs, err := parseCIDRs("10.244.0.0/16,fd00::/56")
 	if err != nil {
 		t.Fatal(err)
 	}
-	indexer := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
-	for n := range 60 {
-		nodes = append(nodes, &corev1.Node{
-			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("node-%d", n+1)},
-			Spec:       corev1.NodeSpec{ProviderID: providerID(int64(n + 1))},
-		})
+	return &Routes{
+		table:        routes.NewTable(client, network),
+		servers:      servers.New(client, servers.Options{Mode: servers.All, MaxAge: 10 * time.Second}),
+		network:      network,
+		clusterCIDRs: cidrs,
+		nodes:        newLister(t, others...),
+		nodesSynced:  func() bool { return true },
+		events:       events.NewRecorder(recorder),
+		metrics:      metrics.New(prometheus.NewRegistry()),
+	}, recorder
+}
+
+// pass does what the controller does in one pass with the routes that are
+// listed, but for the comparison with pod CIDRs: it deletes dead ends.
+func pass(t *testing.T, r *Routes) []*cloudprovider.Route {
+	t.Helper()
+	listed, err := r.ListRoutes(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
 	}
-	for _, node := range nodes {
-		if err := indexer.Add(node); err != nil {
-			t.Fatal(err)
+	for _, route := range listed {
+		if route.Blackhole {
+			if err := r.DeleteRoute(t.Context(), "", route); err != nil {
+				t.Error(err)
+			}
 		}
 	}
-	r.nodes = corelisters.NewNodeLister(indexer)
-	r.nodesSynced = func() bool { return true }
-	return r
+	return listed
 }
 
 func TestListRoutes(t *testing.T) {
-	api := &networkAPI{listed: 50, routes: []schema.NetworkRoute{
+	api := &networkAPI{servers: []int64{1, 3, 50}, unlisted: []int64{2}, routes: []schema.NetworkRoute{
 		{Destination: "10.244.1.0/24", Gateway: "10.0.0.1"},
-		{Destination: "10.244.2.0/24", Gateway: "10.0.0.60"}, // the list lacks this server
+		{Destination: "10.244.2.0/24", Gateway: "10.0.0.2"},  // the list lacks this server
 		{Destination: "10.244.9.0/24", Gateway: "10.0.0.99"}, // no server has this IP
-		{Destination: "0.0.0.0/0", Gateway: "10.0.0.1"},      // everything below is others'
+		{Destination: "10.244.5.0/24", Gateway: "10.0.0.50"}, // everything below is others'
+		{Destination: "0.0.0.0/0", Gateway: "10.0.0.1"},
 		{Destination: "10.244.0.0/15", Gateway: "10.0.0.1"},
 		{Destination: "192.168.0.0/24", Gateway: "10.0.0.99"},
 	}}
-	r := newTestRoutes(t, api)
-
+	r, _ := newTestRoutes(t, api)
 	got, err := r.ListRoutes(t.Context(), "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := []*cloudprovider.Route{
 		{Name: "10.0.0.1", TargetNode: "node-1", DestinationCIDR: "10.244.1.0/24"},
-		{Name: "10.0.0.60", TargetNode: "node-60", DestinationCIDR: "10.244.2.0/24"},
+		{Name: "10.0.0.2", TargetNode: "node-2", DestinationCIDR: "10.244.2.0/24"},
 		{Name: "10.0.0.99", DestinationCIDR: "10.244.9.0/24", Blackhole: true},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -174,149 +172,133 @@ func TestListRoutes(t *testing.T) {
 }
 
 func TestCreateRoute(t *testing.T) {
-	foreign := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "foreign"}, Spec: corev1.NodeSpec{ProviderID: "k3s://foreign"}}
-	fresh := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "fresh"}}
-
+	all := []int64{1, 2, 3, 50}
+	one := func(gateway string) []schema.NetworkRoute {
+		return []schema.NetworkRoute{{Destination: "10.244.1.0/24", Gateway: gateway}}
+	}
 	tests := []struct {
-		name    string
-		routes  []schema.NetworkRoute
-		locked  int
-		route   cloudprovider.Route
-		want    []string // changes of the network, tried or made
-		wantErr string
+		name      string
+		routes    []schema.NetworkRoute
+		node      string
+		cidr      string
+		want      []string // changes of the network
+		wantErr   string
+		wantEvent string
 	}{
+		{name: "new", node: "node-1", cidr: "10.244.1.0/24", want: []string{"add_route 10.244.1.0/24 via 10.0.0.1"}},
+		{name: "there already", routes: one("10.0.0.1"), node: "node-1", cidr: "10.244.1.0/24"},
 		{
-			name:  "new",
-			route: cloudprovider.Route{TargetNode: "node-1", DestinationCIDR: "10.244.1.0/24"},
-			want:  []string{"add_route 10.0.0.1"},
+			name: "R08 leads to a server that is gone", routes: one("10.0.0.99"), node: "node-1", cidr: "10.244.1.0/24",
+			want: []string{"delete_route 10.244.1.0/24 via 10.0.0.99", "add_route 10.244.1.0/24 via 10.0.0.1"},
 		},
 		{
-			name:   "there already",
-			routes: []schema.NetworkRoute{{Destination: "10.244.1.0/24", Gateway: "10.0.0.1"}},
-			route:  cloudprovider.Route{TargetNode: "node-1", DestinationCIDR: "10.244.1.0/24"},
-			want:   []string{"invalid_input"},
+			name: "R08 leads to another Node", routes: one("10.0.0.2"), node: "node-1", cidr: "10.244.1.0/24",
+			want: []string{"delete_route 10.244.1.0/24 via 10.0.0.2", "add_route 10.244.1.0/24 via 10.0.0.1"},
 		},
 		{
-			name:   "leads to another server",
-			routes: []schema.NetworkRoute{{Destination: "10.244.1.0/24", Gateway: "10.0.0.99"}},
-			route:  cloudprovider.Route{TargetNode: "node-1", DestinationCIDR: "10.244.1.0/24"},
-			want:   []string{"invalid_input", "delete_route 10.0.0.99", "add_route 10.0.0.1"},
+			name: "R02 leads to another cluster's server", routes: one("10.0.0.50"), node: "node-1", cidr: "10.244.1.0/24",
+			wantErr: "none of this cluster's", wantEvent: "RouteConflict pod CIDR 10.244.1.0/24 is routed to 10.0.0.50",
 		},
 		{
-			name:   "the network is locked for a moment",
-			locked: 1,
-			route:  cloudprovider.Route{TargetNode: "node-1", DestinationCIDR: "10.244.1.0/24"},
-			want:   []string{"locked", "add_route 10.0.0.1"},
+			name: "R05 outside of the cluster's range", node: "node-1", cidr: "10.99.1.0/24",
+			want: []string{"add_route 10.99.1.0/24 via 10.0.0.1"}, wantEvent: "ClusterCIDRMisconfigured pod CIDR 10.99.1.0/24",
 		},
-		{
-			name:  "IPv6",
-			route: cloudprovider.Route{TargetNode: "node-1", DestinationCIDR: "fd00:1::/64"},
-		},
-		{
-			name:  "a Node of another cloud",
-			route: cloudprovider.Route{TargetNode: "foreign", DestinationCIDR: "10.244.2.0/24"},
-		},
-		{
-			name:    "a Node that is not initialized",
-			route:   cloudprovider.Route{TargetNode: "fresh", DestinationCIDR: "10.244.2.0/24"},
-			wantErr: "not initialized",
-		},
-		{
-			name:    "no Node",
-			route:   cloudprovider.Route{TargetNode: "ghost", DestinationCIDR: "10.244.2.0/24"},
-			wantErr: "not found",
-		},
+		{name: "W26 IPv6", node: "node-1", cidr: "fd00:0:0:1::/64"},
+		{name: "R09 a Node of another cloud", node: "stranger", cidr: "10.244.2.0/24"},
+		{name: "R09 a dedicated server", node: "dedicated", cidr: "10.244.2.0/24"},
+		{name: "R09 a Node that has nothing to do with us", node: "onprem", cidr: "10.244.2.0/24"},
+		{name: "a Node that is not initialized", node: "fresh", cidr: "10.244.2.0/24", wantErr: "not initialized"},
+		{name: "no Node", node: "ghost", cidr: "10.244.2.0/24", wantErr: "not found"},
+		{name: "a Node whose server is gone", node: "lost", cidr: "10.244.2.0/24", wantErr: "instance not found"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			api := &networkAPI{routes: test.routes, locked: test.locked}
-			r := newTestRoutes(t, api, foreign, fresh)
-			err := r.CreateRoute(t.Context(), "", "", &test.route)
+			api := &networkAPI{servers: all, routes: test.routes}
+			r, recorder := newTestRoutes(t, api, newNode("stranger", "k3s://stranger"), newNode("dedicated", "hrobot://7"),
+				newNode("onprem", ""), uninitialized(newNode("fresh", "")), newNode("lost", "hcloud://77"))
+			if _, err := r.ListRoutes(t.Context(), ""); err != nil {
+				t.Fatal(err)
+			}
+			reads := len(api.requests)
+			err := r.CreateRoute(t.Context(), "", "", &cloudprovider.Route{TargetNode: types.NodeName(test.node), DestinationCIDR: test.cidr})
 			if test.wantErr == "" && err != nil || test.wantErr != "" && (err == nil || !strings.Contains(err.Error(), test.wantErr)) {
 				t.Errorf("error = %v, want one with %q", err, test.wantErr)
 			}
-			if diff := cmp.Diff(test.want, api.changes); diff != "" {
+			if diff := cmp.Diff(test.want, api.writes()); diff != "" && len(test.want)+len(api.writes()) > 0 {
 				t.Errorf("changes (-want +got):\n%s", diff)
+			}
+			if strings.HasPrefix(test.name, "R09") && len(api.requests) > reads {
+				t.Errorf("requests for a Node that is not ours: %v", api.requests[reads:])
+			}
+			got := recorded(recorder)
+			if (got == "") != (test.wantEvent == "") || !strings.Contains(got, test.wantEvent) {
+				t.Errorf("events = %q, want one with %q", got, test.wantEvent)
 			}
 		})
 	}
 }
 
-func TestDeleteRoute(t *testing.T) {
-	api := &networkAPI{routes: []schema.NetworkRoute{{Destination: "10.244.1.0/24", Gateway: "10.0.0.1"}}}
-	r := newTestRoutes(t, api)
-	listed, err := r.ListRoutes(t.Context(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for range 2 { // the second time it is gone
-		if err := r.DeleteRoute(t.Context(), "", listed[0]); err != nil {
-			t.Errorf("DeleteRoute: %v", err)
+// TestR01 leaves routes alone that are not the cluster's, in five passes.
+func TestR01(t *testing.T) {
+	others := []schema.NetworkRoute{{Destination: "0.0.0.0/0", Gateway: "10.0.0.254"}, {Destination: "192.168.50.0/24", Gateway: "10.0.0.5"}}
+	api := &networkAPI{servers: []int64{1, 2, 3}, routes: slices.Clone(others)}
+	for range 2 { // a restart
+		r, _ := newTestRoutes(t, api)
+		for range 5 {
+			pass(t, r)
 		}
 	}
-	want := []string{"delete_route 10.0.0.1", "not_found"}
-	if diff := cmp.Diff(want, api.changes); diff != "" {
+	if diff := cmp.Diff(others, api.routes); diff != "" || len(api.writes()) > 0 {
+		t.Errorf("routes (-want +got):\n%s\n%v", diff, api.writes())
+	}
+}
+
+// TestR05 removes the route of a Node that is gone although its server is not.
+func TestR05(t *testing.T) {
+	api := &networkAPI{servers: []int64{1, 2, 3}, routes: []schema.NetworkRoute{{Destination: "10.244.3.0/24", Gateway: "10.0.0.3"}}}
+	r, _ := newTestRoutes(t, api)
+	pass(t, r)
+	r.nodes = newLister(t, newNode("node-1", "hcloud://1"), newNode("node-2", "hcloud://2"))
+	pass(t, r)
+	pass(t, r)
+	want := []string{"delete_route 10.244.3.0/24 via 10.0.0.3"}
+	if diff := cmp.Diff(want, api.writes()); diff != "" {
 		t.Errorf("changes (-want +got):\n%s", diff)
 	}
 }
 
-// TestConcurrency calls as the controller does: everything at once. Run it with
-// the race detector.
-func TestConcurrency(t *testing.T) {
-	api := &networkAPI{}
-	for n := range 20 { // the new owners of these pod CIDRs run on other servers
-		api.routes = append(api.routes, schema.NetworkRoute{Destination: fmt.Sprintf("10.244.%d.0/24", n+1), Gateway: fmt.Sprintf("10.0.0.%d", 100+n)})
-	}
-	r := newTestRoutes(t, api)
-	listed, err := r.ListRoutes(t.Context(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	var wg sync.WaitGroup
-	for _, route := range listed {
-		wg.Go(func() {
-			if err := r.DeleteRoute(t.Context(), "", route); err != nil {
-				t.Errorf("DeleteRoute: %v", err)
-			}
-		})
-	}
+// TestR11 makes many passes over many dead ends, and counts.
+func TestR11(t *testing.T) {
+	api := &networkAPI{servers: []int64{1, 2, 3}}
 	for n := range 60 {
-		wg.Go(func() {
-			route := &cloudprovider.Route{TargetNode: types.NodeName(fmt.Sprintf("node-%d", n+1)), DestinationCIDR: fmt.Sprintf("10.244.%d.0/24", n+1)}
-			if err := r.CreateRoute(t.Context(), "", "", route); err != nil {
-				t.Errorf("CreateRoute: %v", err)
-			}
-		})
+		api.routes = append(api.routes, schema.NetworkRoute{Destination: fmt.Sprintf("10.244.%d.0/24", 100+n), Gateway: fmt.Sprintf("10.0.0.%d", 100+n)})
 	}
-	wg.Wait()
-
-	if slices.Contains(api.changes, "locked") {
-		t.Error("two changes of the network ran at the same time")
+	r, _ := newTestRoutes(t, api)
+	for range 20 {
+		if _, err := r.ListRoutes(t.Context(), ""); err != nil {
+			t.Fatal(err)
+		}
 	}
-	got := map[string]string{}
-	for _, route := range api.routes {
-		got[route.Destination] = route.Gateway
+	got := map[string]int{}
+	for _, request := range api.requests {
+		got[request]++
 	}
-	want := map[string]string{}
-	for n := range 60 {
-		want[fmt.Sprintf("10.244.%d.0/24", n+1)] = fmt.Sprintf("10.0.0.%d", n+1)
-	}
+	want := map[string]int{"GET /networks/7": 20, "GET /servers": 1}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("routes (-want +got):\n%s", diff)
+		t.Errorf("requests (-want +got):\n%s", diff)
 	}
 }
 
-func TestNewRoutes(t *testing.T) {
-	nodes := testConfig("").SharedInformers.Core().V1().Nodes()
+func TestParseCIDRs(t *testing.T) {
 	for cidr, valid := range map[string]bool{
-		"10.244.0.0/16":           true,
-		"10.244.0.0/16,fd00::/56": true,
-		"":                        false,
-		"10.244.0.0":              false,
+		"10.244.0.0/16":            true,
+		"10.244.0.0/16,fd00::/56":  true,
+		"10.244.0.0/16, fd00::/56": true,
+		"":                         false,
+		"10.244.0.0":               false,
 	} {
-		if _, err := newRoutes(nil, nil, cidr, nodes); (err == nil) != valid {
-			t.Errorf("newRoutes with %q: %v", cidr, err)
+		if _, err := parseCIDRs(cidr); (err == nil) != valid {
+			t.Errorf("parseCIDRs of %q: %v", cidr, err)
 		}
 	}
 }

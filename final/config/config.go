@@ -74,6 +74,7 @@ type LoadBalancers struct {
 	HealthCheckInterval   time.Duration
 	HealthCheckTimeout    time.Duration
 	HealthCheckRetries    int
+	RepairPeriod          time.Duration // between two looks for others' changes
 }
 
 // tokenLength is that of every token that the Cloud Console makes.
@@ -93,7 +94,7 @@ func Load(lookup func(string) (string, bool)) (*Config, error) {
 		ServerCacheAge:       10 * time.Second,
 		MetricsEnabled:       true,
 		MetricsAddress:       ":8233",
-		LoadBalancers:        LoadBalancers{Enabled: true},
+		LoadBalancers:        LoadBalancers{Enabled: true, RepairPeriod: 10 * time.Minute},
 	}
 	var errs []error
 	given := map[string]string{}

@@ -33,7 +33,7 @@ func TestDefaults(t *testing.T) {
 	want := &Config{
 		Token: token, NetworkAttachedCheck: true, AddressFamily: "dualstack", ZoneLabel: true,
 		ServerCacheMode: "all", ServerCacheAge: 10 * time.Second,
-		MetricsEnabled: true, MetricsAddress: ":8233", LoadBalancers: LoadBalancers{Enabled: true},
+		MetricsEnabled: true, MetricsAddress: ":8233", LoadBalancers: LoadBalancers{Enabled: true, RepairPeriod: 10 * time.Minute},
 	}
 	if diff := cmp.Diff(want, got, cmpopts.EquateComparable(netip.Prefix{})); diff != "" {
 		t.Errorf("Load (-want +got):\n%s", diff)
@@ -73,6 +73,7 @@ func TestEveryVariable(t *testing.T) {
 		"HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_INTERVAL":   {"20", func(c *Config) { c.LoadBalancers.HealthCheckInterval = 20 * time.Second }},
 		"HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_TIMEOUT":    {"5s", func(c *Config) { c.LoadBalancers.HealthCheckTimeout = 5 * time.Second }},
 		"HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_RETRIES":    {"7", func(c *Config) { c.LoadBalancers.HealthCheckRetries = 7 }},
+		"HCLOUD_LOAD_BALANCERS_REPAIR_PERIOD":           {"2m", func(c *Config) { c.LoadBalancers.RepairPeriod = 2 * time.Minute }},
 		"ROBOT_ENABLED":                                 {"true", func(*Config) {}},
 		"ROBOT_USER":                                    {"user", func(*Config) {}},
 		"ROBOT_PASSWORD":                                {"password", func(*Config) {}},

@@ -214,6 +214,19 @@ var Variables = []Variable{
 			return nil
 		},
 	},
+	{
+		Name: "HCLOUD_LOAD_BALANCERS_REPAIR_PERIOD", Kind: "duration", Default: "10m",
+		Help: "How often to look for changes that somebody else has made to load balancers, and to mend them. One list of all load balancers each time.",
+		set: func(c *Config, value, file string) error {
+			if err := toDuration(func(c *Config) *time.Duration { return &c.LoadBalancers.RepairPeriod })(c, value, file); err != nil {
+				return err
+			}
+			if c.LoadBalancers.RepairPeriod < time.Second {
+				return errors.New("want at least 1s")
+			}
+			return nil
+		},
+	},
 	robot("ROBOT_ENABLED"),
 	robot("ROBOT_USER"),
 	robot("ROBOT_PASSWORD"),

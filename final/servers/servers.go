@@ -57,6 +57,10 @@ const (
 	// not found counts as gone.
 	witnesses = 3
 
+	// calmPerPage and maxCalm make the age of Calm.
+	calmPerPage = 20 * time.Second
+	maxCalm     = 5 * time.Minute
+
 	// listTimeout bounds the reading of a list. It goes on when the one who asked
 	// first has lost interest, since others wait for it.
 	listTimeout = 5 * time.Minute
@@ -125,6 +129,14 @@ func (s *Servers) List(ctx context.Context, age time.Duration) ([]*hcloud.Server
 	}
 	slices.SortFunc(servers, func(a, b *hcloud.Server) int { return int(a.ID - b.ID) })
 	return servers, nil
+}
+
+// Calm is an age at which a list that is asked for all the time costs no more than
+// 180 requests an hour, or 12 lists.
+func (s *Servers) Calm() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return min(time.Duration(s.pages)*calmPerPage, maxCalm)
 }
 
 // ByID returns a server as it was at most age ago, with the list at hand: it is

@@ -357,6 +357,18 @@ func TestFailures(t *testing.T) {
 	api.want(t, 1, 0, 0)
 }
 
+func TestCalm(t *testing.T) {
+	for n, want := range map[int64]time.Duration{0: 20 * time.Second, 50: 20 * time.Second, 51: 40 * time.Second, 1000: 5 * time.Minute} {
+		_, s := newTest(t, n, All)
+		if _, err := s.List(t.Context(), 0); err != nil {
+			t.Fatal(err)
+		}
+		if got := s.Calm(); got != want {
+			t.Errorf("Calm = %s with %d servers, want %s", got, n, want)
+		}
+	}
+}
+
 func TestSimilar(t *testing.T) {
 	_, s := newTest(t, 0, All)
 	for i, name := range []string{"cp-1.example.org", "CP-1", "cp-10", "cp-1"} {
