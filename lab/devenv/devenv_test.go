@@ -3,11 +3,17 @@ package devenv
 import (
 	"encoding/base64"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+
+	"example.com/ccm-from-scratch/lab/cloud"
+	"example.com/ccm-from-scratch/lab/cloud/openapi"
+	"example.com/ccm-from-scratch/lab/stack"
 )
 
 // devEnv is the folder under test.
@@ -77,4 +83,24 @@ func publicKey(last byte) string {
 	blob = append(blob, 0, 0, 0, 32)
 	blob = append(blob, make([]byte, 31)...)
 	return kind + " " + base64.StdEncoding.EncodeToString(append(blob, last))
+}
+
+// newCloud starts an emulated cloud with the lab's project, and returns the URL of
+// its API, whose answers are checked.
+func newCloud(t *testing.T) (_ *cloud.Cloud, endpoint string) {
+	t.Helper()
+	document, err := openapi.FromEnvironment()
+	if err != nil {
+		t.Fatal(err)
+	}
+	api := cloud.New(cloud.Config{})
+	api.AddToken(stack.Token, stack.Project, cloud.ReadWrite)
+	var handler http.Handler = api
+	if document != nil {
+		handler = document.Wrap(api, func(err error) { t.Errorf("response differs from the document: %v", err) })
+	}
+	server := httptest.NewServer(handler)
+	t.Cleanup(server.Close)
+	t.Cleanup(api.Close)
+	return api, server.URL + "/v1"
 }

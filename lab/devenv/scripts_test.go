@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -121,11 +120,8 @@ const twoNodes = "control 203.0.113.1\nworker-1 203.0.113.2\n"
 func TestUp(t *testing.T) {
 	t.Parallel()
 	needHCloud(t)
-	api := cloud.New(cloud.Config{})
-	api.AddToken(stack.Token, stack.Project, cloud.ReadWrite)
-	server := httptest.NewServer(api)
-	defer server.Close()
-	e := newEnvironment(t, "alice", server.URL+"/v1")
+	_, endpoint := newCloud(t)
+	e := newEnvironment(t, "alice", endpoint)
 	e.tofu(t, map[string]string{"nodes": twoNodes, "server_type": "cx23", "location": "fsn1"})
 	recorder(t, e.bin, "k3sup", e.log)
 
