@@ -55,6 +55,47 @@ propagate: ## Carry an edit of stage FROM forward into all later ones: make prop
 build: ## Build every stage alone, as a module outside of the workspace
 	@set -e; for stage in $(STAGES); do echo "build $$stage"; (cd $$stage && GOWORK=off go build -o ../.lab/bin/$$stage .); done
 
+# The environment on real servers, of docs/part2-devenv.md.
+DEV_ENV := part2-devenv/dev-env
+STAGE ?= $(lastword $(STAGES))
+
+.PHONY: dev-up
+dev-up: ## Start the environment on Hetzner Cloud servers; it costs money until dev-down
+	sh $(DEV_ENV)/up.sh
+
+.PHONY: dev-down
+dev-down: ## Delete the environment and what its cluster has made, and nothing else
+	sh $(DEV_ENV)/down.sh
+
+.PHONY: dev-run
+dev-run: ## Run a stage there with skaffold: make dev-run STAGE=part3-nodes [MODE=debug|laptop]
+	cd $(STAGE) && sh ../$(DEV_ENV)/run.sh $(MODE)
+
+.PHONY: dev-load
+dev-load: ## Run a stage there without a registry: make dev-load STAGE=part3-nodes
+	cd $(STAGE) && sh ../$(DEV_ENV)/load.sh
+
+.PHONY: dev-ssh
+dev-ssh: ## Open a shell on a server there: make dev-ssh [NODE=worker-1]
+	sh $(DEV_ENV)/ssh.sh $(NODE)
+
+.PHONY: dev-logs
+dev-logs: ## Follow the log of the program there
+	kubectl logs --kubeconfig $(DEV_ENV)/kubeconfig.yaml -n kube-system deployment/cloud-controller-manager --follow
+
+.PHONY: dev-test
+dev-test: ## Apply its configuration with the real providers, on the emulated cloud
+	go test -count=1 -tags devtest -run TestProvider -v ./lab/devenv
+
+# A machine without tofu and terraform builds one, hence the time.
+.PHONY: dev-check
+dev-check: ## Test the environment's configuration and scripts without a cloud
+	@if command -v shellcheck > /dev/null || [ -n "$$CI" ]; then shellcheck -x $(DEV_ENV)/*.sh; \
+	else echo "shellcheck is not installed: shell scripts are not linted"; fi
+	go test -count=1 -timeout 60m ./lab/devenv
+
+test: dev-check
+
 K8S := v0.37.2
 HCLOUD := v2.52.0
 K8S_MODULES := $(addprefix k8s.io/,api apimachinery apiserver client-go cloud-provider component-base)
