@@ -92,7 +92,7 @@ func (r *replay) send(want int, method, path, body string) answer {
 // version 1.68; the provider itself is run by TestProvider.
 func TestContract(t *testing.T) {
 	t.Parallel()
-	_, endpoint := newCloud(t)
+	endpoint := newCloud(t)
 	key := publicKey(1)
 	r := &replay{t: t, url: endpoint, names: map[string]string{
 		"key": key, "labels": `{"ccm-from-scratch/dev-env":"alice"}`,

@@ -87,7 +87,7 @@ func publicKey(last byte) string {
 
 // newCloud starts an emulated cloud with the lab's project, and returns the URL of
 // its API, whose answers are checked.
-func newCloud(t *testing.T) (_ *cloud.Cloud, endpoint string) {
+func newCloud(t *testing.T) string {
 	t.Helper()
 	document, err := openapi.FromEnvironment()
 	if err != nil {
@@ -102,5 +102,5 @@ func newCloud(t *testing.T) (_ *cloud.Cloud, endpoint string) {
 	server := httptest.NewServer(handler)
 	t.Cleanup(server.Close)
 	t.Cleanup(api.Close)
-	return api, server.URL + "/v1"
+	return server.URL + "/v1"
 }

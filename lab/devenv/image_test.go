@@ -148,7 +148,7 @@ func TestImage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer file.Close()
+	defer func() { _ = file.Close() }()
 	if section := file.Section(".interp"); section != nil {
 		t.Error("the program wants a dynamic linker, and the base image has none")
 	}

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+
 	"example.com/ccm-from-scratch/lab/stack"
 )
 
@@ -16,7 +18,8 @@ import (
 // it is not a part of `make test`: `make dev-test` runs it. An installation that
 // TF_CLI_CONFIG_FILE describes is respected.
 func TestProvider(t *testing.T) {
-	api, endpoint := newCloud(t)
+	endpoint := newCloud(t)
+	client := hcloud.NewClient(hcloud.WithEndpoint(endpoint), hcloud.WithToken(stack.Token))
 	path, err := findTerraform()
 	if err != nil {
 		t.Fatal(err)
@@ -32,11 +35,15 @@ func TestProvider(t *testing.T) {
 
 	tf.run(t, "init", "-input=false")
 	tf.run(t, append([]string{"apply", "-auto-approve"}, targets...)...)
-	if got := len(api.Servers(stack.Project)); got != 2 {
-		t.Errorf("%d servers, want 2", got)
+	servers, err := client.Server.All(t.Context())
+	if err != nil {
+		t.Fatal(err)
 	}
-	for _, s := range api.Servers(stack.Project) {
-		if s.Status != "running" || len(s.PrivateNet) != 1 {
+	if len(servers) != 2 {
+		t.Errorf("%d servers, want 2", len(servers))
+	}
+	for _, s := range servers {
+		if s.Status != hcloud.ServerStatusRunning || len(s.PrivateNet) != 1 {
 			t.Errorf("server %s is %s and in %d networks", s.Name, s.Status, len(s.PrivateNet))
 		}
 	}
@@ -47,7 +54,7 @@ func TestProvider(t *testing.T) {
 	// 0: nothing to do, 1: error, 2: something.
 	tf.run(t, append([]string{"plan", "-detailed-exitcode"}, targets...)...)
 	tf.run(t, append([]string{"destroy", "-auto-approve"}, targets...)...)
-	if got := len(api.Servers(stack.Project)); got != 0 {
-		t.Errorf("%d servers after destroy, want 0", got)
+	if left := inventory(t, client); len(left) != 0 {
+		t.Errorf("left after destroy: %v", left)
 	}
 }

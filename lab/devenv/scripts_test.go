@@ -120,7 +120,7 @@ const twoNodes = "control 203.0.113.1\nworker-1 203.0.113.2\n"
 func TestUp(t *testing.T) {
 	t.Parallel()
 	needHCloud(t)
-	_, endpoint := newCloud(t)
+	endpoint := newCloud(t)
 	e := newEnvironment(t, "alice", endpoint)
 	e.tofu(t, map[string]string{"nodes": twoNodes, "server_type": "cx23", "location": "fsn1"})
 	recorder(t, e.bin, "k3sup", e.log)
