@@ -168,6 +168,9 @@ func (t *Table) add(ctx context.Context, route Route) error {
 }
 
 func (t *Table) remove(ctx context.Context, route Route) error {
+	if gateway, ok := t.seen[route.Destination]; t.seen != nil && (!ok || gateway != route.Gateway) {
+		return nil
+	}
 	err := t.change(ctx, func(ctx context.Context) (*hcloud.Action, *hcloud.Response, error) {
 		return t.client.Network.DeleteRoute(ctx, t.network, hcloud.NetworkDeleteRouteOpts{Route: route.schema()})
 	})
