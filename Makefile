@@ -90,7 +90,7 @@ dev-test: ## Apply its configuration with the real providers, on the emulated cl
 # A machine without tofu and terraform builds one, hence the time.
 .PHONY: dev-check
 dev-check: ## Test the environment's configuration and scripts without a cloud
-	@if command -v shellcheck > /dev/null || [ -n "$$CI" ]; then shellcheck -x $(DEV_ENV)/*.sh; \
+	@if command -v shellcheck > /dev/null || [ -n "$$CI" ]; then shellcheck -x -P SCRIPTDIR $(DEV_ENV)/*.sh; \
 	else echo "shellcheck is not installed: shell scripts are not linted"; fi
 	go test -count=1 -timeout 60m ./lab/devenv
 

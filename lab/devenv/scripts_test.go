@@ -160,6 +160,25 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
+// TestDownWithoutAPI: nobody may be told that all is gone who could not be heard.
+func TestDownWithoutAPI(t *testing.T) {
+	t.Parallel()
+	needHCloud(t)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	endpoint := "http://" + listener.Addr().String() + "/v1"
+	if err := listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+	e := newEnvironment(t, "alice", endpoint)
+	recorder(t, e.bin, "kubectl", e.log)
+	if out, err := e.try(t, e.dir, "down.sh"); err == nil || strings.Contains(out, "Nothing of the environment") {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
 func TestSSH(t *testing.T) {
 	t.Parallel()
 	e := newEnvironment(t, "alice", "")
@@ -392,8 +411,10 @@ func testDown(t *testing.T, s *stack.Stack) {
 		t.Errorf("left after bob's down.sh (-want +got):\n%s", diff)
 	}
 
-	// What it cannot delete, it tells.
-	must("server", "create", "--name", "bob-control", "--type", "cx23", "--image", "ubuntu-24.04", "--location", "fsn1", "--label", "ccm-from-scratch/dev-env=bob")
+	// What it cannot delete, it tells, and goes on.
+	for _, name := range []string{"bob-control", "bob-worker-1"} {
+		must("server", "create", "--name", name, "--type", "cx23", "--image", "ubuntu-24.04", "--location", "fsn1", "--label", "ccm-from-scratch/dev-env=bob")
+	}
 	protected, _, err := client.Server.GetByName(ctx, "bob-control")
 	if err != nil {
 		t.Fatal(err)
@@ -401,8 +422,16 @@ func testDown(t *testing.T, s *stack.Stack) {
 	if _, _, err := client.Server.ChangeProtection(ctx, protected, hcloud.ServerChangeProtectionOpts{Delete: new(true), Rebuild: new(true)}); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := bob.try(t, t.TempDir(), "down.sh"); err == nil || !strings.Contains(out, "Still there: server ") {
-		t.Errorf("a protected server: %v\n%s", err, out)
+	program(t, bob.bin, "tofu", "exit 1\n")
+	bob.write(t, "terraform.tfstate", "{}")
+	want := fmt.Sprintf("Still to do: Terraform server %d.", protected.ID)
+	if out, err := bob.try(t, t.TempDir(), "down.sh"); err == nil || !strings.Contains(out, want) {
+		t.Errorf("%v, want %q:\n%s", err, want, out)
+	}
+	wantLeft = append(wantLeft, "server bob-control")
+	slices.Sort(wantLeft)
+	if diff := cmp.Diff(wantLeft, inventory(t, client)); diff != "" {
+		t.Errorf("left after a down.sh with failures (-want +got):\n%s", diff)
 	}
 }
 

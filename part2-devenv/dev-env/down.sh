@@ -17,7 +17,9 @@ delete() { # delete KIND ID
 
 # Services first, so that the controller deletes their load balancers itself. The
 # network of a load balancer and the Service in its label tell whose it is.
-owners=$(for id in $(ids network "$label"); do echo "network-$id"; done)
+networks=$(ids network "$label")
+owners=
+for id in $networks; do owners="$owners network-$id"; done
 if [ -f "$KUBECONFIG" ]; then
   services=$(kubectl get services -A --request-timeout=10s \
     -o jsonpath='{range .items[?(@.spec.type=="LoadBalancer")]}{.metadata.namespace} {.metadata.name} {.metadata.uid}{"\n"}{end}') ||
@@ -32,7 +34,8 @@ $services
 EOF
 fi
 
-for id in $(ids load-balancer hcloud-ccm/service-uid); do
+balancers=$(ids load-balancer hcloud-ccm/service-uid)
+for id in $balancers; do
   its=$(hcloud load-balancer describe "$id" -o \
     'format=service-{{index .Labels "hcloud-ccm/service-uid"}}{{range .PrivateNet}} network-{{.Network.ID}}{{end}}')
   for owner in $owners; do
@@ -42,19 +45,23 @@ done
 
 # What lives in the cluster goes with its servers. Terraform would ask the cluster
 # about it, and wait for an answer.
-if [ -f "$here/terraform.tfstate" ]; then
-  tf init -input=false
+destroy() {
+  tf init -input=false || return
   for resource in helm_release.cilium kubernetes_secret_v1.hcloud; do
-    if tf state list | grep -qxF "$resource"; then tf state rm "$resource"; fi
+    if tf state list | grep -qxF "$resource"; then tf state rm "$resource" || return; fi
   done
-  tf destroy -input=false -auto-approve -refresh=false || failed="$failed Terraform"
+  tf destroy -input=false -auto-approve -refresh=false
+}
+if [ -f "$here/terraform.tfstate" ]; then
+  destroy || failed="$failed Terraform"
 fi
 
-# A lost state leaves these.
+# A lost state leaves these, and so does a Terraform that cannot be had.
 for kind in server network ssh-key; do
-  for id in $(ids "$kind" "$label"); do delete "$kind" "$id"; done
+  left=$(ids "$kind" "$label")
+  for id in $left; do delete "$kind" "$id"; done
 done
 
-[ -z "$failed" ] || die "Still there:$failed. Please look why, and run this again."
+[ -z "$failed" ] || die "Still to do:$failed. Please look why, and run this again."
 rm -f "$KUBECONFIG" "$here/.known_hosts" "$here/.dev-env.ssh"
 echo "Nothing of the environment $name is left, and nothing of it costs anything."
