@@ -51,6 +51,7 @@ func newLoadBalancers(client *hcloud.Client, network *hcloud.Network, c config.L
 		Events:   events,
 		Cluster:  l.clusterID,
 		Owner:    l.owner,
+		Current:  l.current,
 		Secret: func(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
 			return l.kubernetes.CoreV1().Secrets(namespace).Get(ctx, name, metav1.GetOptions{})
 		},
@@ -125,6 +126,18 @@ func (l *LoadBalancers) owner(uid types.UID) (string, bool) {
 		}
 	}
 	return "", false
+}
+
+// current returns a Service and the Nodes as they are now, or as they were if
+// nothing newer is known.
+func (l *LoadBalancers) current(service *corev1.Service, nodes []*corev1.Node) (*corev1.Service, []*corev1.Node) {
+	if now, err := l.services.Services(service.Namespace).Get(service.Name); err == nil && now.UID == service.UID && loadbalancer.Wanted(now) {
+		service = now
+	}
+	if now, err := loadbalancer.TargetNodes(l.repair.Nodes); err == nil {
+		nodes = now
+	}
+	return service, nodes
 }
 
 // GetLoadBalancerName returns the name that a new load balancer gets.

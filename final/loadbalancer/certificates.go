@@ -100,7 +100,7 @@ func (r *Reconciler) wantedCertificates(ctx context.Context, service *corev1.Ser
 		note(r.secretCertificate(ctx, service, s.TLSSecret, d, write))
 	}
 	slices.Sort(ids)
-	return slices.Compact(ids), errors.Join(errs...)
+	return slices.Compact(ids), joinErrors(errs...)
 }
 
 // lookUp returns the certificate that matches, nil if there is none. A list that
@@ -283,7 +283,7 @@ func (r *Reconciler) deleteUnused(ctx context.Context, service *corev1.Service, 
 		klog.FromContext(ctx).Info("Deleted certificate", "service", klog.KObj(service), "certificate", c.ID)
 		r.Events.Eventf(service, corev1.EventTypeNormal, "DeletedCertificate", "delete certificate %s: nothing uses it", c.Name)
 	}
-	return errors.Join(errs...)
+	return joinErrors(errs...)
 }
 
 func (d *Desired) uses(certificate int64) bool {

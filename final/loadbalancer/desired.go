@@ -2,7 +2,6 @@ package loadbalancer
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -111,12 +110,12 @@ func Want(service *corev1.Service, nodes []*corev1.Node, s *Settings, network *h
 	if network != nil {
 		d.Network, d.PrivateIP, d.Subnet = network.ID, s.PrivateIPv4, s.PrivateSubnet
 	}
-	err := errors.Join(checkNetwork(s, network), checkCertificates(s, service))
+	err := joinErrors(checkNetwork(s, network), checkCertificates(s, service))
 	listeners, refused := wantListeners(service, s)
 	d.Listeners = listeners
 	if len(listeners) == 0 {
 		for _, r := range refused {
-			err = errors.Join(err, r)
+			err = joinErrors(err, r)
 		}
 	}
 	if err != nil {
@@ -155,7 +154,7 @@ func checkNetwork(s *Settings, network *hcloud.Network) error {
 	if s.DisablePublicNetwork && s.has("public-net-ipv4", "public-net-ipv6") {
 		errs = append(errs, fmt.Errorf("annotations %spublic-net-ipv4 and -ipv6 need the public network: remove them, or %[1]sdisable-public-network", Prefix))
 	}
-	return errors.Join(errs...)
+	return joinErrors(errs...)
 }
 
 // checkCertificates refuses an https listener without a certificate.

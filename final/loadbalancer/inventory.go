@@ -50,6 +50,13 @@ func (i *inventory) wrote(uid types.UID) {
 	i.after[uid] = time.Now()
 }
 
+// changed makes sure that everybody sees which load balancers there are now.
+func (i *inventory) changed() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.taken = time.Time{}
+}
+
 func (i *inventory) forget(uid types.UID) {
 	i.mu.Lock()
 	defer i.mu.Unlock()

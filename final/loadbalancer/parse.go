@@ -2,7 +2,6 @@ package loadbalancer
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -65,7 +64,7 @@ func (d Defaults) settings() *Settings {
 }
 
 // Parse reads the annotations of a Service. The error joins everything that is
-// wrong, one line for each annotation, with its value and what would be right.
+// wrong, each annotation with its value and what would be right.
 // Settings are returned in any case, without what is wrong.
 func Parse(service *corev1.Service, defaults Defaults) (*Settings, error) {
 	s := defaults.settings()
@@ -93,7 +92,7 @@ func Parse(service *corev1.Service, defaults Defaults) (*Settings, error) {
 	if s.NetworkZone != "" && s.has("network-zone") && !s.has("location") {
 		s.Location = ""
 	}
-	return s, errors.Join(errs...)
+	return s, joinErrors(errs...)
 }
 
 // unknownAnnotations lists those with our prefix that nothing knows, which are

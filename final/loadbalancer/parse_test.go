@@ -104,7 +104,7 @@ func TestParse(t *testing.T) {
 			got, err := Parse(annotated(test.annotations), test.defaults)
 			var errs []string
 			if err != nil {
-				errs = strings.Split(strings.ReplaceAll(err.Error(), "annotation "+Prefix, ""), "\n")
+				errs = strings.Split(strings.ReplaceAll(err.Error(), "annotation "+Prefix, ""), "; ")
 			}
 			if diff := cmp.Diff(test.wantErrs, errs); diff != "" {
 				t.Errorf("errors (-want +got):\n%s", diff)

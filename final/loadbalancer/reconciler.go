@@ -29,6 +29,9 @@ type Options struct {
 	// Owner returns the name of the Service of this cluster that has a UID, and
 	// whether there is one.
 	Owner func(types.UID) (name string, exists bool)
+	// Current returns what is known of a Service and the Nodes now. A pass may have
+	// waited for another one, and must not bring back what was true before.
+	Current func(*corev1.Service, []*corev1.Node) (*corev1.Service, []*corev1.Node)
 	// Secret returns a Secret of this cluster.
 	Secret func(ctx context.Context, namespace, name string) (*corev1.Secret, error)
 	// Again asks for another pass for a Service, after a while. NewRepair sets it.
@@ -282,6 +285,7 @@ func (r *Reconciler) reconcile(ctx context.Context, pass *pass, service *corev1.
 	ctx, cancel := context.WithTimeout(ctx, passTimeout)
 	defer cancel()
 
+	service, nodes = r.Current(service, nodes)
 	p, err := r.prepare(ctx, service, nodes, true)
 	if err != nil {
 		return nil, err
@@ -296,7 +300,7 @@ func (r *Reconciler) reconcile(ctx context.Context, pass *pass, service *corev1.
 			return nil, nil
 		}
 		if lb, err = r.create(ctx, service, p.desired); err != nil {
-			return nil, errors.Join(append(p.faults, err)...)
+			return nil, joinErrors(append(p.faults, err)...)
 		}
 	}
 	lb, waiting, err := r.apply(ctx, service, p, lb)
@@ -306,8 +310,11 @@ func (r *Reconciler) reconcile(ctx context.Context, pass *pass, service *corev1.
 	if p.again > 0 && err == nil {
 		r.Again(service, p.again)
 	}
+	err = joinErrors(append(p.faults, err)...)
+	if lb == nil {
+		return nil, err
+	}
 	status := Status(service, p.settings, lb, p.desired.Failed)
-	err = errors.Join(append(p.faults, err)...)
 	if err != nil && create && len(service.Status.LoadBalancer.Ingress) == 0 {
 		// A part is missing, but there are addresses, and the controller takes them
 		// only with success. The next pass gets the error.
@@ -323,6 +330,7 @@ func (r *Reconciler) reconcile(ctx context.Context, pass *pass, service *corev1.
 // refused, they are added one by one afterwards, so that it harms no other.
 func (r *Reconciler) create(ctx context.Context, service *corev1.Service, d *Desired) (*hcloud.LoadBalancer, error) {
 	defer r.inventory.wrote(service.UID)
+	defer r.inventory.changed()
 	opts := d.createOpts()
 	result, _, err := r.Client.LoadBalancer.Create(ctx, opts)
 	if len(opts.Targets) > 0 && hcloud.IsError(err, hcloud.ErrorCodeInvalidInput, "resolve_cloud_public_targets_error", "resolve_cloud_private_targets_error") {
@@ -336,7 +344,7 @@ func (r *Reconciler) create(ctx context.Context, service *corev1.Service, d *Des
 	return r.reload(ctx, result.LoadBalancer.ID)
 }
 
-// apply makes a load balancer what is desired. A step that fails does not keep
+// apply makes a load balancer what is desired, and returns what it is then. A step that fails does not keep
 // the others from being made; one that does not end does.
 func (r *Reconciler) apply(ctx context.Context, service *corev1.Service, p *draft, lb *hcloud.LoadBalancer) (_ *hcloud.LoadBalancer, waiting bool, err error) {
 	typ := p.typ
@@ -367,11 +375,8 @@ func (r *Reconciler) apply(ctx context.Context, service *corev1.Service, p *draf
 	if slices.ContainsFunc(steps, func(s Step) bool { return s.Kind == UpdateListener || s.Kind == DeleteListener }) && hasCertificates(lb) {
 		errs = append(errs, r.deleteUnused(ctx, service, p.desired))
 	}
-	if err := errors.Join(errs...); err != nil {
-		return lb, waiting, err
-	}
 	lb, err = r.reload(ctx, lb.ID)
-	return lb, waiting, err
+	return lb, waiting, joinErrors(append(errs, err)...)
 }
 
 func (r *Reconciler) reload(ctx context.Context, id int64) (*hcloud.LoadBalancer, error) {
@@ -441,7 +446,7 @@ func (r *Reconciler) Delete(ctx context.Context, service *corev1.Service) error 
 }
 
 func (r *Reconciler) delete(ctx context.Context, service *corev1.Service, lb *hcloud.LoadBalancer) error {
-	defer r.inventory.wrote(service.UID)
+	defer r.inventory.changed()
 	result, _, err := r.Client.LoadBalancer.DeleteWithResult(ctx, lb)
 	if hcloud.IsError(err, hcloud.ErrorCodeNotFound) {
 		return nil
@@ -482,7 +487,7 @@ func (r *Reconciler) leave(ctx context.Context, service *corev1.Service, lb *hcl
 
 // steps makes steps that need each other.
 func (r *Reconciler) steps(ctx context.Context, service *corev1.Service, lb *hcloud.LoadBalancer, steps []Step) error {
-	defer r.inventory.wrote(service.UID)
+	defer r.inventory.changed()
 	for _, step := range steps {
 		if err := step.do(ctx, r.Client, lb); err != nil {
 			return fmt.Errorf("load balancer %d: %s: %w", lb.ID, step.What(), explain(err))
@@ -521,5 +526,5 @@ func (r *Reconciler) Plan(ctx context.Context, service *corev1.Service, nodes []
 	for _, w := range p.warnings {
 		lines = append(lines, "warning: "+w.Text)
 	}
-	return lines, errors.Join(p.faults...)
+	return lines, joinErrors(p.faults...)
 }

@@ -170,7 +170,7 @@ func (s Step) move(ctx context.Context, client *hcloud.Client, lb *hcloud.LoadBa
 	err := add.do(ctx, client, lb)
 	if err != nil {
 		add.Private = !s.Private
-		err = errors.Join(err, add.do(ctx, client, lb))
+		err = joinErrors(err, add.do(ctx, client, lb))
 	}
 	return err
 }
