@@ -445,11 +445,15 @@ func (e *environment) knows(t *testing.T, kind, name string) {
 			e.env = append(e.env, variable)
 		}
 	}
+	registry, err := defaultRegistry()
+	if err != nil {
+		t.Fatal(err)
+	}
 	state, err := json.Marshal(map[string]any{
 		"version": 4, "terraform_version": "1.8.0", "serial": 1, "lineage": "test",
 		"resources": []any{map[string]any{
 			"mode": "managed", "type": kind, "name": name,
-			"provider":  fmt.Sprintf(`provider["%s/hashicorp/helm"]`, tf.registry(t)),
+			"provider":  fmt.Sprintf(`provider["%s/hashicorp/helm"]`, registry),
 			"instances": []any{map[string]any{"schema_version": 2, "attributes": map[string]any{"id": name, "name": name, "chart": name}}},
 		}},
 	})

@@ -64,6 +64,32 @@ var findTerraform = sync.OnceValues(func() (string, error) {
 	return path, os.Rename(path+".new", path) // at once, in case that others build, too
 })
 
+// defaultRegistry is where the program at hand looks for a provider whose source
+// names no host. A mirror has a folder of that name.
+var defaultRegistry = sync.OnceValues(func() (string, error) {
+	program, err := findTerraform()
+	if err != nil {
+		return "", err
+	}
+	dir, err := os.MkdirTemp("", "devenv-registry-")
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(dir)
+	config := "terraform {\n  required_providers {\n    x = { source = \"a/x\" }\n  }\n}\n"
+	if err := os.WriteFile(filepath.Join(dir, "main.tf"), []byte(config), 0o600); err != nil {
+		return "", err
+	}
+	cmd := exec.Command(program, "providers")
+	cmd.Dir, cmd.Env = dir, cleanEnv()
+	out, err := cmd.CombinedOutput()
+	host := regexp.MustCompile(`provider\[([^/]+)/a/x\]`).FindSubmatch(out)
+	if err != nil || host == nil {
+		return "", fmt.Errorf("%s providers: %w\n%s", program, err, out)
+	}
+	return string(host[1]), nil
+})
+
 // schemaProvider builds the provider that knows schemas only, and a mirror in
 // which it is all providers.
 var schemaProvider = sync.OnceValues(func() (string, error) {
@@ -77,16 +103,18 @@ var schemaProvider = sync.OnceValues(func() (string, error) {
 	if out, err := build.CombinedOutput(); err != nil {
 		return dir, fmt.Errorf("build the schema-only provider: %w\n%s", err, out)
 	}
+	registry, err := defaultRegistry()
+	if err != nil {
+		return dir, err
+	}
 	for source, version := range providers {
-		for _, registry := range []string{"registry.opentofu.org", "registry.terraform.io"} {
-			folder := filepath.Join(dir, registry, source, version, runtime.GOOS+"_"+runtime.GOARCH)
-			if err := os.MkdirAll(folder, 0o755); err != nil {
-				return dir, err
-			}
-			file := fmt.Sprintf("terraform-provider-%s_v%s", filepath.Base(source), version)
-			if err := os.Link(filepath.Join(dir, "provider"), filepath.Join(folder, file)); err != nil {
-				return dir, err
-			}
+		folder := filepath.Join(dir, registry, source, version, runtime.GOOS+"_"+runtime.GOARCH)
+		if err := os.MkdirAll(folder, 0o755); err != nil {
+			return dir, err
+		}
+		file := fmt.Sprintf("terraform-provider-%s_v%s", filepath.Base(source), version)
+		if err := os.Link(filepath.Join(dir, "provider"), filepath.Join(folder, file)); err != nil {
+			return dir, err
 		}
 	}
 	config := fmt.Sprintf("provider_installation {\n  filesystem_mirror {\n    path = %q\n  }\n}\n", dir)
@@ -336,21 +364,15 @@ func k3sModule(t *testing.T, workers ...string) *terraform {
 	return tf
 }
 
-// registry is where the program at hand looks for providers.
-func (tf *terraform) registry(t *testing.T) string {
-	t.Helper()
-	if strings.Contains(tf.run(t, "version"), "OpenTofu") {
-		return "registry.opentofu.org"
-	}
-	return "registry.terraform.io"
-}
-
 // TestWorkerIsAdded: to a cluster that runs. Whoever depended on all that happens
 // to servers would lose sight of the cluster, and ask a cluster at localhost.
 func TestWorkerIsAdded(t *testing.T) {
 	t.Parallel()
 	tf := k3sModule(t, "worker-1", "worker-2")
-	registry := tf.registry(t)
+	registry, err := defaultRegistry()
+	if err != nil {
+		t.Fatal(err)
+	}
 	instance := func(id string, triggers map[string]string) map[string]any {
 		return map[string]any{"schema_version": 0, "attributes": map[string]any{"id": id, "triggers": triggers}}
 	}

@@ -15,7 +15,7 @@ case ${1:-dev} in
   dev | debug)
     [ -n "${SKAFFOLD_DEFAULT_REPO:-}" ] || die "Nodes pull the image from a registry, and SKAFFOLD_DEFAULT_REPO does not name one:
 
-  export SKAFFOLD_DEFAULT_REPO=ghcr.io/you    # your own; the image has to be public, or the nodes need a pull secret
+  export SKAFFOLD_DEFAULT_REPO=registry.example.com/you    # your own; the image has to be public, or the nodes need a pull secret
   export SKAFFOLD_DEFAULT_REPO=ttl.sh/$name-$(date +%s)    # public, gone after a day
 
 Without a registry, load.sh brings the image to the servers by ssh."
