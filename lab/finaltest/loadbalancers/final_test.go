@@ -1,0 +1,240 @@
+package loadbalancers
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// TestL14 lets an action of one load balancer never end.
+func TestL14(t *testing.T) {
+	t.Parallel()
+	f := start(t, 1)
+	f.startCCM()
+	f.initialized(1)
+	for i := range 3 {
+		f.service(fmt.Sprint("web-", i), 1, map[string]string{"name": fmt.Sprint("web-", i)})
+	}
+	f.ready(3, 1)
+	stuck, _, err := f.Client().LoadBalancer.GetByName(t.Context(), "web-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.cloud("fault", "add", "POST", fmt.Sprintf("/load_balancers/%d/actions/add_target", stuck.ID), "--stuck")
+	f.addServers(1)
+	f.eventually("the others have the new target", 20*time.Second, func() (bool, string) {
+		out := f.cloud("load-balancer", "list", "-o", "format={{.Name}} {{len .Targets}};")
+		return strings.Contains(out, "web-0 2;") && strings.Contains(out, "web-2 2;"), out
+	})
+	if out := f.cloud("load-balancer", "list", "-o", "format={{.Name}} {{len .Targets}};"); !strings.Contains(out, "web-1 1;") {
+		t.Errorf("the action is not stuck: %s", out)
+	}
+	f.cloud("fault", "clear")
+	f.ready(3, 2)
+}
+
+// TestTLSSecret uploads a Secret, and rotates it.
+func TestTLSSecret(t *testing.T) {
+	t.Parallel()
+	f := start(t, 1)
+	f.startCCM("HCLOUD_LOAD_BALANCERS_REPAIR_PERIOD=1s")
+	f.initialized(1)
+	secrets := f.kubernetes.CoreV1().Secrets("default")
+	secret := tlsSecret(t, "one.example.org")
+	if _, err := secrets.Create(t.Context(), secret, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	f.service("web", 1, map[string]string{"protocol": "https", "http-tls-secret": secret.Name})
+	f.ready(1, 1)
+	served := func(domain string) func() (bool, string) {
+		return func() (bool, string) {
+			all, err := f.Client().Certificate.All(t.Context())
+			if err != nil || len(all) != 1 {
+				return false, fmt.Sprint(len(all), " certificates, ", err)
+			}
+			return len(all[0].UsedBy) == 1 && all[0].DomainNames[0] == domain, fmt.Sprint(all[0].DomainNames, all[0].UsedBy)
+		}
+	}
+	f.eventually("the certificate is used", 20*time.Second, served("one.example.org"))
+
+	if _, err := secrets.Update(t.Context(), tlsSecret(t, "two.example.org"), metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	f.eventually("the new certificate is used, and the old one gone", 20*time.Second, served("two.example.org"))
+
+	if err := f.kubernetes.CoreV1().Services("default").Delete(t.Context(), "web", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	f.eventually("no certificate is left", 20*time.Second, func() (bool, string) {
+		all, err := f.Client().Certificate.All(t.Context())
+		return err == nil && len(all) == 0, fmt.Sprint(len(all), err)
+	})
+}
+
+func tlsSecret(t *testing.T, domain string) *corev1.Secret {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{domain}, NotBefore: time.Now(), NotAfter: time.Now().Add(time.Hour)}
+	chain, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: "web-tls"},
+		Type:       corev1.SecretTypeTLS,
+		Data: map[string][]byte{
+			corev1.TLSCertKey:       pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: chain}),
+			corev1.TLSPrivateKeyKey: pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}),
+		},
+	}
+}
+
+// TestRelease lets go of a load balancer, and takes it back.
+func TestRelease(t *testing.T) {
+	t.Parallel()
+	f := start(t, 1)
+	f.startCCM()
+	f.initialized(1)
+	f.service("web", 1, nil)
+	f.ready(1, 1)
+	annotate := func(value string) {
+		s, err := f.kubernetes.CoreV1().Services("default").Get(t.Context(), "web", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		delete(s.Annotations, "load-balancer.hetzner.cloud/release")
+		if value != "" {
+			s.Annotations = map[string]string{"load-balancer.hetzner.cloud/release": value}
+		}
+		if _, err := f.kubernetes.CoreV1().Services("default").Update(t.Context(), s, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	labels := func(n int) {
+		f.eventually(fmt.Sprintf("the load balancer has %d labels", n), 20*time.Second, func() (bool, string) {
+			lbs, err := f.Client().LoadBalancer.All(t.Context())
+			return err == nil && len(lbs) == 1 && len(lbs[0].Labels) == n && len(lbs[0].Services) == 1, fmt.Sprint(lbs, err)
+		})
+	}
+	labels(2)
+	annotate("true")
+	labels(0)
+	annotate("")
+	labels(2)
+	annotate("true")
+	labels(0)
+	if err := f.kubernetes.CoreV1().Services("default").Delete(t.Context(), "web", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	f.eventually("the Service is gone", 20*time.Second, func() (bool, string) {
+		_, err := f.kubernetes.CoreV1().Services("default").Get(t.Context(), "web", metav1.GetOptions{})
+		return err != nil, fmt.Sprint(err)
+	})
+	labels(0)
+}
+
+// TestDryRunAndLeaks looks at a cluster without a running CCM.
+func TestDryRunAndLeaks(t *testing.T) {
+	t.Parallel()
+	f := start(t, 2)
+	f.startCCM()
+	f.initialized(2)
+	f.service("web", 1, map[string]string{"name": "web"})
+	f.ready(1, 2)
+	f.stop()
+
+	f.cloud("load-balancer", "remove-target", "web", "--server", "worker-1")
+	f.service("new", 2, map[string]string{"name": "new"})
+	system, err := f.kubernetes.CoreV1().Namespaces().Get(t.Context(), "kube-system", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, cluster := range map[string]string{"orphan": string(system.UID), "elsewhere": "other"} {
+		f.cloud("load-balancer", "create", "--name", name, "--label", "hcloud-ccm/service-uid=gone", "--label", "hcloud-ccm/cluster="+cluster)
+	}
+	f.cloud("load-balancer", "create", "--name", "perhaps", "--label", "hcloud-ccm/service-uid=gone")
+
+	f.cloud("requests", "clear")
+	plan := f.run("--dry-run")
+	for _, line := range []string{
+		"default/new: create load balancer new of type lb11 with 2 listeners and 2 targets: there is none\n",
+		"default/web: add target server 3000001 (Node worker-1): it is not there\n",
+	} {
+		if !strings.Contains(plan, line) {
+			t.Errorf("--dry-run lacks %q:\n%s", line, plan)
+		}
+	}
+	leaks := f.run("leaks")
+	if !strings.Contains(leaks, "(orphan): Service gone is gone (lb11: ") || !strings.Contains(leaks, "(perhaps): Service gone is gone, or another cluster's") || strings.Contains(leaks, "elsewhere") || strings.Contains(leaks, "(web)") {
+		t.Errorf("leaks:\n%s", leaks)
+	}
+	if _, writes, all := f.count(); writes > 0 {
+		t.Errorf("looking has changed something:\n%s", all)
+	}
+	f.run("leaks", "--delete")
+	if out := f.cloud("load-balancer", "list", "-o", "format={{.Name}};"); strings.Contains(out, "orphan") || !strings.Contains(out, "perhaps") || !strings.Contains(out, "elsewhere") || !strings.Contains(out, "web") {
+		t.Errorf("after leaks --delete there are %s", out)
+	}
+}
+
+// TestPolicy applies the admission policy to a real API server, and tries every
+// value that the parser is tested with.
+func TestPolicy(t *testing.T) {
+	t.Parallel()
+	f := start(t, 0)
+	kubectl := exec.CommandContext(t.Context(), f.Cluster.Binaries().Kubectl, "apply", "-f", filepath.Join(root(t), stage, "deploy", "admission.yaml"))
+	kubectl.Env = append(os.Environ(), f.Environ()...)
+	if out, err := kubectl.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	text, err := os.ReadFile(filepath.Join(root(t), stage, "loadbalancer", "testdata", "values.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := map[string]struct{ Valid, Invalid []string }{}
+	if err := json.Unmarshal(text, &values); err != nil {
+		t.Fatal(err)
+	}
+	try := func(annotation, value string) error {
+		s := newService("web", 1, map[string]string{annotation: value})
+		_, err := f.kubernetes.CoreV1().Services("default").Create(t.Context(), s, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		return err
+	}
+	f.eventually("the policy is in force", 30*time.Second, func() (bool, string) {
+		err := try("use-private-ip", "maybe")
+		return err != nil, fmt.Sprint(err)
+	})
+	for name, v := range values {
+		for _, value := range v.Valid {
+			if err := try(name, value); err != nil {
+				t.Errorf("%s=%q is refused: %v", name, value, err)
+			}
+		}
+		for _, value := range v.Invalid {
+			if err := try(name, value); err == nil || !strings.Contains(err.Error(), "annotation load-balancer.hetzner.cloud/"+name+" must be ") {
+				t.Errorf("%s=%q: error = %v, want one that names the annotation", name, value, err)
+			}
+		}
+	}
+}
