@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -26,6 +27,7 @@ import (
 	"example.com/ccm-from-scratch/final/config"
 	"example.com/ccm-from-scratch/final/events"
 	"example.com/ccm-from-scratch/final/health"
+	"example.com/ccm-from-scratch/final/loadbalancer"
 )
 
 func main() {
@@ -53,6 +55,7 @@ func main() {
 		return checkCluster(opts)
 	}
 	command.AddCommand(referenceCommand())
+	ccm.AddCommands(command)
 
 	os.Exit(cli.Run(command))
 }
@@ -107,11 +110,13 @@ func checkCluster(opts *options.CloudControllerManagerOptions) error {
 
 // referenceCommand prints the tables of the reference pages.
 func referenceCommand() *cobra.Command {
-	tables := map[string]func() string{"configuration": config.Markdown, "events": events.Markdown}
+	tables := map[string]func() string{
+		"configuration": config.Markdown, "events": events.Markdown, "annotations": loadbalancer.Markdown, "policy": loadbalancer.Policy,
+	}
 	return &cobra.Command{
-		Use:       "reference configuration|events",
-		Short:     "Print a table of all variables or events, in Markdown",
-		ValidArgs: []string{"configuration", "events"},
+		Use:       "reference configuration|events|annotations|policy",
+		Short:     "Print a table of all variables, events, or annotations, in Markdown, or the admission policy for annotations",
+		ValidArgs: slices.Sorted(maps.Keys(tables)),
 		Args:      cobra.MatchAll(cobra.ExactArgs(1), cobra.OnlyValidArgs),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			_, err := fmt.Fprint(cmd.OutOrStdout(), tables[args[0]]())

@@ -303,19 +303,24 @@ func (r *Reconciler) reconcile(ctx context.Context, pass *pass, service *corev1.
 			return nil, joinErrors(append(p.faults, err)...)
 		}
 	}
-	lb, waiting, err := r.apply(ctx, service, p, lb)
+	changed, waiting, err := r.apply(ctx, service, p, lb)
 	if waiting {
 		p.again = healthDelay
 	}
 	if p.again > 0 && err == nil {
 		r.Again(service, p.again)
 	}
+	if changed && create { // otherwise nobody takes a status
+		var gone error
+		lb, gone = r.reload(ctx, lb.ID)
+		err = joinErrors(err, gone)
+	}
 	err = joinErrors(append(p.faults, err)...)
-	if lb == nil {
+	if lb == nil || !create {
 		return nil, err
 	}
 	status := Status(service, p.settings, lb, p.desired.Failed)
-	if err != nil && create && len(service.Status.LoadBalancer.Ingress) == 0 {
+	if err != nil && len(service.Status.LoadBalancer.Ingress) == 0 {
 		// A part is missing, but there are addresses, and the controller takes them
 		// only with success. The next pass gets the error.
 		r.Events.Event(service, corev1.EventTypeWarning, "LoadBalancerIncomplete", err.Error())
@@ -344,16 +349,16 @@ func (r *Reconciler) create(ctx context.Context, service *corev1.Service, d *Des
 	return r.reload(ctx, result.LoadBalancer.ID)
 }
 
-// apply makes a load balancer what is desired, and returns what it is then. A step that fails does not keep
+// apply makes a load balancer what is desired. A step that fails does not keep
 // the others from being made; one that does not end does.
-func (r *Reconciler) apply(ctx context.Context, service *corev1.Service, p *draft, lb *hcloud.LoadBalancer) (_ *hcloud.LoadBalancer, waiting bool, err error) {
+func (r *Reconciler) apply(ctx context.Context, service *corev1.Service, p *draft, lb *hcloud.LoadBalancer) (changed, waiting bool, err error) {
 	typ := p.typ
 	if typ == nil {
 		typ = lb.LoadBalancerType
 	}
 	steps, waiting := Plan(p.desired, lb, typ)
 	if len(steps) == 0 {
-		return lb, waiting, nil
+		return false, waiting, nil
 	}
 	defer r.inventory.wrote(service.UID)
 	var errs []error
@@ -375,8 +380,7 @@ func (r *Reconciler) apply(ctx context.Context, service *corev1.Service, p *draf
 	if slices.ContainsFunc(steps, func(s Step) bool { return s.Kind == UpdateListener || s.Kind == DeleteListener }) && hasCertificates(lb) {
 		errs = append(errs, r.deleteUnused(ctx, service, p.desired))
 	}
-	lb, err = r.reload(ctx, lb.ID)
-	return lb, waiting, joinErrors(append(errs, err)...)
+	return true, waiting, joinErrors(errs...)
 }
 
 func (r *Reconciler) reload(ctx context.Context, id int64) (*hcloud.LoadBalancer, error) {

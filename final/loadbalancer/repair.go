@@ -140,10 +140,7 @@ func (r *Repair) pass(ctx context.Context, service *corev1.Service) error {
 	return err
 }
 
-// TargetNodes lists the Nodes that the service controller would hand over: all
-// but those that are being deleted, or carry its label or the autoscaler's taint.
-// Whether they are ready is for the health checks to say. See
-// stableNodeSetPredicates in k8s.io/cloud-provider.
+// TargetNodes lists the Nodes that are Targetable.
 func TargetNodes(lister corelisters.NodeLister) ([]*corev1.Node, error) {
 	all, err := lister.List(labels.Everything())
 	if err != nil {
@@ -151,11 +148,19 @@ func TargetNodes(lister corelisters.NodeLister) ([]*corev1.Node, error) {
 	}
 	var nodes []*corev1.Node
 	for _, node := range all {
-		if node.DeletionTimestamp == nil && !excluded(node) && !leaving(node) {
+		if Targetable(node) {
 			nodes = append(nodes, node)
 		}
 	}
 	return nodes, nil
+}
+
+// Targetable tells whether the service controller would hand over a Node: unless
+// it is being deleted, or carries the excluding label or the autoscaler's taint.
+// Whether it is ready is for the health checks to say. See
+// stableNodeSetPredicates in k8s.io/cloud-provider.
+func Targetable(node *corev1.Node) bool {
+	return node.DeletionTimestamp == nil && !excluded(node) && !leaving(node)
 }
 
 func excluded(node *corev1.Node) bool {
