@@ -212,7 +212,9 @@ var Annotations = []Annotation{
 
 // unread is an annotation that the official documentation mentions, and nothing reads.
 func unread(name string) Annotation {
-	return Annotation{Name: name, Values: "anything", Scope: Never, cel: "true",
+	return Annotation{
+		Name: name, Values: "anything", Scope: Never, cel: "true",
 		Doc: "Not read. The status of the Service has the addresses.",
-		set: func(*Settings, string) error { return nil }}
+		set: func(*Settings, string) error { return nil },
+	}
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -13,6 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	cloudprovider "k8s.io/cloud-provider"
+
+	"example.com/ccm-from-scratch/final/providerid"
 )
 
 // Desired is what a Service and its Nodes ask for.
@@ -284,9 +285,6 @@ func wantHealth(service *corev1.Service, s *Settings, l Listener) Health {
 	return h
 }
 
-// providerPrefix is that of the provider IDs of Cloud servers.
-const providerPrefix = "hcloud://"
-
 // wantTargets returns the servers of the Nodes that are selected. A Node may be
 // new, or of another cloud: the others must not wait for it.
 func wantTargets(nodes []*corev1.Node, selector labels.Selector) (targets []Target, warnings []Warning) {
@@ -295,12 +293,11 @@ func wantTargets(nodes []*corev1.Node, selector labels.Selector) (targets []Targ
 		if !selector.Matches(labels.Set(node.Labels)) {
 			continue
 		}
-		number, ours := strings.CutPrefix(node.Spec.ProviderID, providerPrefix)
-		server, err := strconv.ParseInt(number, 10, 64)
+		server, err := providerid.Parse(node.Spec.ProviderID)
 		switch {
 		case node.Spec.ProviderID == "":
 			pending = append(pending, node.Name)
-		case !ours || err != nil:
+		case err != nil:
 			foreign = append(foreign, node.Name)
 		default:
 			targets = append(targets, Target{server, node.Name})

@@ -269,8 +269,10 @@ func TestOnePass(t *testing.T) {
 				if m.lb.PublicNet.Enabled {
 					m.lb.Targets = append(m.lb.Targets,
 						hcloud.LoadBalancerTarget{Type: "label_selector", LabelSelector: &hcloud.LoadBalancerTargetLabelSelector{Selector: "x"}},
-						hcloud.LoadBalancerTarget{Type: "server", Server: &hcloud.LoadBalancerTargetServer{Server: &hcloud.Server{ID: 1}},
-							HealthStatus: []hcloud.LoadBalancerTargetHealthStatus{{ListenPort: foreignPort, Status: "unhealthy"}}})
+						hcloud.LoadBalancerTarget{
+							Type: "server", Server: &hcloud.LoadBalancerTargetServer{Server: &hcloud.Server{ID: 1}},
+							HealthStatus: []hcloud.LoadBalancerTargetHealthStatus{{ListenPort: foreignPort, Status: "unhealthy"}},
+						})
 				}
 			}
 			foreign := foreignShape(m)

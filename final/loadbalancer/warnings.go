@@ -24,8 +24,8 @@ func warn(service *corev1.Service, s *Settings) []Warning {
 	if len(spec.LoadBalancerSourceRanges) > 0 {
 		ignored("spec.loadBalancerSourceRanges %v has no effect: traffic is NOT restricted, everybody can connect", spec.LoadBalancerSourceRanges)
 	}
-	if spec.LoadBalancerIP != "" { //nolint:staticcheck // deprecated, and still used
-		ignored("spec.loadBalancerIP %s has no effect: use the annotation %spublic-net-ipv4 or %[2]sprivate-ipv4", spec.LoadBalancerIP, Prefix) //nolint:staticcheck // as above
+	if spec.LoadBalancerIP != "" {
+		ignored("spec.loadBalancerIP %s has no effect: use the annotation %spublic-net-ipv4 or %[2]sprivate-ipv4", spec.LoadBalancerIP, Prefix)
 	}
 	if spec.SessionAffinity == corev1.ServiceAffinityClientIP {
 		ignored("spec.sessionAffinity ClientIP has no effect: targets see the address of the load balancer; with http or https use the annotation %shttp-sticky-sessions", Prefix)
