@@ -17,8 +17,9 @@ import (
 )
 
 // maxPatience is how old an answer about the server of a Node may be that has not
-// been Ready for long.
-const maxPatience = 5 * time.Minute
+// been Ready for long. Every five minutes the node controller asks about all
+// Nodes, so after a little more than that there is an answer anyway.
+const maxPatience = 6 * time.Minute
 
 // InstanceExists is called for every Node that is not Ready. On false, the node
 // lifecycle controller deletes the Node object. On an error the Node stays, and

@@ -59,7 +59,7 @@ const (
 
 	// calmPerPage and maxCalm make the age of Calm.
 	calmPerPage = 20 * time.Second
-	maxCalm     = 5 * time.Minute
+	maxCalm     = 6 * time.Minute // others read it every five
 
 	// listTimeout bounds the reading of a list. It goes on when the one who asked
 	// first has lost interest, since others wait for it.

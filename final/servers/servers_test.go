@@ -358,7 +358,7 @@ func TestFailures(t *testing.T) {
 }
 
 func TestCalm(t *testing.T) {
-	for n, want := range map[int64]time.Duration{0: 20 * time.Second, 50: 20 * time.Second, 51: 40 * time.Second, 1000: 5 * time.Minute} {
+	for n, want := range map[int64]time.Duration{0: 20 * time.Second, 50: 20 * time.Second, 51: 40 * time.Second, 1000: 6 * time.Minute} {
 		_, s := newTest(t, n, All)
 		if _, err := s.List(t.Context(), 0); err != nil {
 			t.Fatal(err)
