@@ -145,6 +145,25 @@ func TestO01(t *testing.T) {
 	}
 }
 
+// TestReserve lets writes go on while reads wait, and do no harm to their turns.
+func TestReserve(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPace()
+		p.observe(200, quota{3600, 100}, true)
+		start := time.Now()
+		for range 10 {
+			for _, method := range []string{http.MethodGet, http.MethodPost} {
+				if err := p.wait(t.Context(), method); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if took, want := time.Since(start), 9*lowInterval; took != want {
+			t.Errorf("ten reads and writes took %s, want %s", took, want)
+		}
+	})
+}
+
 // TestO01Recovery lets go all that wait as soon as the quota is there again.
 func TestO01Recovery(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -60,7 +60,9 @@ func (p *pace) wait(ctx context.Context, method string) error {
 		now := time.Now()
 		delay := p.next.Sub(now)
 		if interval == 0 || delay <= 0 {
-			p.next = now.Add(interval)
+			if interval > 0 {
+				p.next = now.Add(interval)
+			}
 			p.mu.Unlock()
 			return nil
 		}
