@@ -191,7 +191,7 @@ func (p *planner) labels() (first, last []Step) {
 		writeDown(early, serversLabel, servers)
 	}
 
-	name, why := p.actual.Name, "the labels are not ours"
+	name, why := p.actual.Name, "a label is missing, or another than it should be"
 	if p.d.Name != name && (p.d.NameGiven || p.ours.all) {
 		name, why = p.d.Name, "the name is "+name
 	}

@@ -59,11 +59,11 @@ func TestS29Status(t *testing.T) {
 }
 
 func TestPolicyIsUpToDate(t *testing.T) {
-	got, err := os.ReadFile("../deploy/admission.yaml")
+	got, err := os.ReadFile("../deploy/optional/admission.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(Policy(), string(got)); diff != "" {
-		t.Errorf("deploy/admission.yaml (-want +got):\n%s", diff)
+		t.Errorf("deploy/optional/admission.yaml (-want +got):\n%s", diff)
 	}
 }

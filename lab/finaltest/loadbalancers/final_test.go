@@ -203,7 +203,7 @@ func TestDryRunAndLeaks(t *testing.T) {
 func TestPolicy(t *testing.T) {
 	t.Parallel()
 	f := start(t, 0)
-	kubectl := exec.CommandContext(t.Context(), f.Cluster.Binaries().Kubectl, "apply", "-f", filepath.Join(root(t), stage, "deploy", "admission.yaml"))
+	kubectl := exec.CommandContext(t.Context(), f.Cluster.Binaries().Kubectl, "apply", "-f", filepath.Join(root(t), stage, "deploy", "optional", "admission.yaml"))
 	kubectl.Env = append(os.Environ(), f.Environ()...)
 	if out, err := kubectl.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
