@@ -1,6 +1,9 @@
 package metrics
 
 import (
+	"io"
+	"net"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -39,5 +42,29 @@ func TestMetrics(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("metrics (-want +got):\n%s", diff)
+	}
+}
+
+// TestServe serves metrics once, and lives without them where somebody else listens.
+func TestServe(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := listener.Addr().String()
+	if err := listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // the second time the port is taken
+		Serve(t.Context(), address)
+	}
+	response, err := http.Get("http://" + address + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil || response.StatusCode != http.StatusOK || !strings.Contains(string(body), "go_goroutines") {
+		t.Errorf("GET /metrics = %s, %v", response.Status, err)
 	}
 }
