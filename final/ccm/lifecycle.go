@@ -16,11 +16,6 @@ import (
 	"example.com/ccm-from-scratch/final/servers"
 )
 
-// maxPatience is how old an answer about the server of a Node may be that has not
-// been Ready for long. Every five minutes the node controller asks about all
-// Nodes, so after a little more than that there is an answer anyway.
-const maxPatience = 6 * time.Minute
-
 // InstanceExists is called for every Node that is not Ready. On false, the node
 // lifecycle controller deletes the Node object. On an error the Node stays, and
 // the controller asks again five seconds later.
@@ -35,7 +30,7 @@ func (i *InstancesV2) InstanceExists(ctx context.Context, node *corev1.Node) (bo
 	if err != nil {
 		return true, nil // not one of ours to judge
 	}
-	_, err = i.servers.Glance(ctx, id, patience(node))
+	_, err = i.servers.Glance(ctx, id, i.servers.Patience(unready(node)))
 	if errors.Is(err, servers.ErrNotFound) {
 		var gone bool
 		gone, err = i.gone(ctx, id)
@@ -79,7 +74,7 @@ func (i *InstancesV2) InstanceShutdown(ctx context.Context, node *corev1.Node) (
 	if err != nil {
 		return false, nil // not one of ours to judge
 	}
-	server, err := i.servers.Glance(ctx, id, patience(node))
+	server, err := i.servers.Glance(ctx, id, i.servers.Patience(unready(node)))
 	if errors.Is(err, servers.ErrNotFound) {
 		return false, fmt.Errorf("server with ID %d: %w", id, cloudprovider.InstanceNotFound)
 	}
@@ -89,14 +84,12 @@ func (i *InstancesV2) InstanceShutdown(ctx context.Context, node *corev1.Node) (
 	return server.Status == hcloud.ServerStatusOff, nil
 }
 
-// patience returns how old an answer about a Node's server may be. The controller
-// asks every five seconds, for as long as the Node is not Ready. What has not
-// happened to the server in an hour will hardly happen in the next five seconds,
-// so questions become rarer with time.
-func patience(node *corev1.Node) time.Duration {
+// unready returns for how long a Node has not been Ready. The controller asks about
+// it every five seconds all the time.
+func unready(node *corev1.Node) time.Duration {
 	for _, condition := range node.Status.Conditions {
 		if condition.Type == corev1.NodeReady {
-			return min(max(0, time.Since(condition.LastTransitionTime.Time)/4), maxPatience)
+			return time.Since(condition.LastTransitionTime.Time)
 		}
 	}
 	return 0

@@ -107,30 +107,16 @@ func TestLifecycle(t *testing.T) {
 	}
 }
 
-// TestPatience asks less often about a Node that has not been Ready for long.
-func TestPatience(t *testing.T) {
-	tests := []struct {
-		since time.Duration
-		want  time.Duration
-	}{
-		{-time.Minute, 0}, // another clock
-		{20 * time.Second, 5 * time.Second},
-		{4 * time.Minute, time.Minute},
-		{24 * time.Hour, 6 * time.Minute},
+func TestUnready(t *testing.T) {
+	node := newNode("worker-1", "hcloud://42")
+	if got := unready(node); got != 0 {
+		t.Errorf("unready = %s for a Node without the condition", got)
 	}
-	for _, test := range tests {
-		t.Run(test.since.String(), func(t *testing.T) {
-			node := newNode("worker-1", "hcloud://42")
-			node.Status.Conditions = []corev1.NodeCondition{{
-				Type: corev1.NodeReady, Status: corev1.ConditionUnknown,
-				LastTransitionTime: metav1.NewTime(time.Now().Add(-test.since)),
-			}}
-			if got := patience(node).Round(time.Second); got != test.want {
-				t.Errorf("patience = %s, want %s", got, test.want)
-			}
-		})
+	node.Status.Conditions = []corev1.NodeCondition{
+		{Type: corev1.NodeMemoryPressure, LastTransitionTime: metav1.NewTime(time.Now().Add(-time.Hour))},
+		{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, LastTransitionTime: metav1.NewTime(time.Now().Add(-time.Minute))},
 	}
-	if got := patience(newNode("worker-1", "hcloud://42")); got != 0 {
-		t.Errorf("patience = %s for a Node without the condition", got)
+	if got := unready(node).Round(time.Second); got != time.Minute {
+		t.Errorf("unready = %s, want 1m", got)
 	}
 }

@@ -57,9 +57,11 @@ const (
 	// not found counts as gone.
 	witnesses = 3
 
-	// calmPerPage and maxCalm make the age of Calm.
+	// calmPerPage and maxCalm bound the ages of Calm and Patience. Every five minutes
+	// the node controller asks about all Nodes, so after a little more than that
+	// there is a new list anyway.
 	calmPerPage = 20 * time.Second
-	maxCalm     = 6 * time.Minute // others read it every five
+	maxCalm     = 6 * time.Minute
 
 	// listTimeout bounds the reading of a list. It goes on when the one who asked
 	// first has lost interest, since others wait for it.
@@ -137,6 +139,17 @@ func (s *Servers) Calm() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return min(time.Duration(s.pages)*calmPerPage, maxCalm)
+}
+
+// Patience is how old an answer may be about a server that something happened to
+// so long ago, for those who ask until it happens again. What has not happened in
+// an hour will hardly happen in the next seconds, so questions become rarer with
+// time, and more so where they cost more: with a list of one page, an answer may
+// be a quarter as old as that, with four or more pages as old.
+func (s *Servers) Patience(since time.Duration) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return min(max(0, since)/4*time.Duration(min(s.pages, 4)), maxCalm)
 }
 
 // ByID returns a server as it was at most age ago, with the list at hand: it is

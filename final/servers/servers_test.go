@@ -369,6 +369,31 @@ func TestCalm(t *testing.T) {
 	}
 }
 
+func TestPatience(t *testing.T) {
+	tests := []struct {
+		servers     int64
+		since, want time.Duration
+	}{
+		{50, -time.Minute, 0}, // another clock
+		{50, 20 * time.Second, 5 * time.Second},
+		{50, 24 * time.Hour, 6 * time.Minute},
+		{100, 20 * time.Second, 10 * time.Second},
+		{1000, 20 * time.Second, 20 * time.Second},
+		{1000, 24 * time.Hour, 6 * time.Minute},
+	}
+	for _, test := range tests {
+		t.Run(fmt.Sprint(test.servers, test.since), func(t *testing.T) {
+			_, s := newTest(t, test.servers, All)
+			if _, err := s.List(t.Context(), 0); err != nil {
+				t.Fatal(err)
+			}
+			if got := s.Patience(test.since); got != test.want {
+				t.Errorf("Patience = %s, want %s", got, test.want)
+			}
+		})
+	}
+}
+
 func TestSimilar(t *testing.T) {
 	_, s := newTest(t, 0, All)
 	for i, name := range []string{"cp-1.example.org", "CP-1", "cp-10", "cp-1"} {
