@@ -1,6 +1,7 @@
 package loadbalancer
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -131,6 +132,11 @@ func TestPlanOrder(t *testing.T) {
 			want: []string{"move target server 1 (Node node-1)", "move target server 2 (Node node-2)"},
 		},
 		{
+			name: "L8 what moves is there before what is old goes", before: web(nil, 80), nodesBefore: []int64{1, 2},
+			after: web(map[string]string{"use-private-ip": "true"}, 80), nodesAfter: []int64{1},
+			want: []string{"move target server 1 (Node node-1)", "remove target server 2"},
+		},
+		{
 			name: "S27 protocols change without a listener going", before: web(map[string]string{"protocol": "https", "http-certificates": "1"}, 443),
 			after: web(map[string]string{"protocol": "tcp", "http-sticky-sessions": "true"}, 443),
 			want:  []string{"update listener 443"},
@@ -177,6 +183,7 @@ func TestRemovalIsDeclarative(t *testing.T) {
 		if a.Name == "type" { // keeps its value: a smaller type might not fit
 			continue
 		}
+		effects := 0
 		for _, value := range values(t)[a.Name].Valid {
 			t.Run(a.Name+"="+value, func(t *testing.T) {
 				never := create(t, want(t, web(base, 80, 443), nodes(1, 2, 3), small))
@@ -190,11 +197,14 @@ func TestRemovalIsDeclarative(t *testing.T) {
 				}
 				if d, _, err := Want(service, nodes(1, 2, 3), s, network); err == nil { // not all go together
 					for _, l := range d.Listeners {
-						if l.HTTP != nil {
+						if l.HTTP != nil && s.has("certificate-type", "http-certificates", "http-managed-certificate-domains", "http-managed-certificate-name", "http-tls-secret") {
 							l.HTTP.Certificates = []int64{9}
+						} else if l.HTTP != nil {
+							l.HTTP.Certificates = []int64{2}
 						}
 					}
-					changed.pass(d, types3[d.Type])
+					steps, _ := changed.pass(d, types3[d.Type])
+					effects += len(steps)
 				}
 				changed.pass(want(t, web(base, 80, 443), nodes(1, 2, 3), small), types3["small"])
 				want, got := never.shape(), changed.shape()
@@ -205,6 +215,9 @@ func TestRemovalIsDeclarative(t *testing.T) {
 					t.Errorf("set and removed is not the same as never set (-never +removed):\n%s", diff)
 				}
 			})
+		}
+		if a.Scope == Always && effects == 0 && !slices.Contains([]string{"takeover", "release", "repair-disabled"}, a.Name) {
+			t.Errorf("%s has no effect, whatever its value", a.Name)
 		}
 	}
 }
@@ -294,6 +307,63 @@ func TestOnePass(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestInterrupted stops a pass after a random number of steps. The next one still
+// knows what is ours: nothing that was ours stays, nothing that is others' goes.
+func TestInterrupted(t *testing.T) {
+	for seed := range uint64(1000) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			r := rand.New(rand.NewPCG(seed, 6))
+			desire := func() *Desired {
+				service, nodes := random(r)
+				d := want(t, service, nodes, small)
+				d.Labels[AdoptedLabel], d.Type, d.Public = "true", "large", true
+				return d
+			}
+			start := desire()
+			start.Targets, start.Listeners, start.Labels = nil, nil, nil
+			m := create(t, start)
+			m.lb.Services = []hcloud.LoadBalancerService{{Protocol: "tcp", ListenPort: foreignPort, DestinationPort: foreignPort}}
+			for range 3 {
+				d := desire()
+				Fit(d, m.lb, types3["large"])
+				steps, _ := Plan(d, m.lb, types3["large"])
+				for _, s := range steps[:r.IntN(len(steps)+1)] {
+					m.apply(s)
+				}
+				m.lb.Targets = slices.Clone(m.lb.Targets)
+			}
+			d := desire()
+			m.pass(d, types3["large"])
+			if got, want := len(m.lb.Targets), len(d.Targets); got != want {
+				t.Errorf("%d targets, want %d", got, want)
+			}
+			if got, want := len(m.lb.Services), len(d.Listeners)+1; got != want {
+				t.Errorf("%d listeners, want %d", got, want)
+			}
+		})
+	}
+}
+
+// TestForeignListener asks for a port that others have.
+func TestForeignListener(t *testing.T) {
+	m := create(t, want(t, web(nil, 80), nil, small))
+	m.lb.Services = append(m.lb.Services, hcloud.LoadBalancerService{Protocol: "tcp", ListenPort: foreignPort, DestinationPort: 1})
+	m.lb.Labels[portsLabel] = "80"
+	d := want(t, web(nil, 80, foreignPort), nil, small)
+	if err := checkListeners(d, m.lb); err != nil {
+		t.Errorf("on our own load balancer: %v", err)
+	}
+	d.Labels[AdoptedLabel] = "true"
+	var conflict *ConflictError
+	if err := checkListeners(d, m.lb); !errors.As(err, &conflict) {
+		t.Errorf("error = %v, want a conflict", err)
+	}
+	steps, _ := Plan(d, m.lb, types3["small"])
+	for _, s := range steps {
+		m.apply(s)
 	}
 }
 
