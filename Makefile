@@ -42,10 +42,11 @@ $(LINT): tools/lint/go.mod tools/lint/go.sum
 	@touch $(LINT)
 
 .PHONY: generate
-generate: ## Rewrite what is generated: diff pages, tables, quotes, docs/scripts.md
+generate: ## Rewrite what is generated: diff pages, tables, quotes, reference pages
 	go run ./tools/stages diff
 	go run ./tools/quote update
 	go run ./lab docs
+	go run ./final reference policy > final/deploy/optional/admission.yaml
 
 .PHONY: propagate
 propagate: ## Carry an edit of stage FROM forward into all later ones: make propagate FROM=part1-skeleton

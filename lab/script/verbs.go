@@ -257,7 +257,7 @@ func (s *session) eventually() *cobra.Command {
 			defer cancel()
 			for {
 				code, exited := s.unexpectedExit()
-				out, met := want.check(ctx, s)
+				out, met := want.check(cmd.Context(), s)
 				if met {
 					fmt.Fprint(cmd.OutOrStdout(), out)
 					return nil
