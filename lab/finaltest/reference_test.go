@@ -30,8 +30,9 @@ func TestReferencePages(t *testing.T) {
 			"All of it is environment variables, beside the flags that every cloud-controller-manager has. White space around\n" +
 			"values does not count, and an empty value means the default. Everything that is wrong is reported at once, before\n" +
 			"anything is changed. A duration is a number with a unit, such as `15s`, or a number of seconds.\n\n",
-		"events": "# Events of the last stage\n\n" +
-			"All are warnings. The same event of the same object is told once in ten minutes.\n\n",
+		"events": "# Events of Nodes in the last stage\n\n" +
+			"All are warnings. The same event of the same object is told once in ten minutes. What Services are told is not on this\n" +
+			"page: see [the load balancers of final](final-loadbalancers.md).\n\n",
 	} {
 		t.Run(table, func(t *testing.T) {
 			body, err := exec.CommandContext(t.Context(), binary, "reference", table).Output()
