@@ -87,7 +87,10 @@ func TestScripts(t *testing.T) {
 					t.Parallel()
 					runner := newRunner(t, Options{CCM: ccm})
 					for _, script := range scripts {
-						runner.Run(t.Context(), testT{t}, script)
+						t.Run(filepath.Base(script), func(t *testing.T) {
+							t.Parallel()
+							runner.Run(t.Context(), testT{t}, script)
+						})
 					}
 				})
 			}
