@@ -88,7 +88,7 @@ func Load(lookup func(string) (string, bool)) (*Config, error) {
 	c := &Config{
 		NetworkAttachedCheck: true,
 		RoutesEnabled:        true,
-		AddressFamily:        DualStack,
+		AddressFamily:        IPv4,
 		ZoneLabel:            true,
 		ServerCacheMode:      CacheAll,
 		ServerCacheAge:       10 * time.Second,

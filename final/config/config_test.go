@@ -31,7 +31,7 @@ func TestDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := &Config{
-		Token: token, NetworkAttachedCheck: true, AddressFamily: "dualstack", ZoneLabel: true,
+		Token: token, NetworkAttachedCheck: true, AddressFamily: "ipv4", ZoneLabel: true,
 		ServerCacheMode: "all", ServerCacheAge: 10 * time.Second,
 		MetricsEnabled: true, MetricsAddress: ":8233", LoadBalancers: LoadBalancers{Enabled: true, RepairPeriod: 10 * time.Minute},
 	}

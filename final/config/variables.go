@@ -89,8 +89,8 @@ var Variables = []Variable{
 		set:  toBool(func(c *Config) *bool { return &c.RoutesEnabled }),
 	},
 	{
-		Name: "HCLOUD_INSTANCES_ADDRESS_FAMILY", Kind: "ipv4, ipv6, or dualstack", Default: "dualstack",
-		Help: "Which public IPs a Node has as ExternalIPs. IPv4 comes first. (The official CCM's default is ipv4.)",
+		Name: "HCLOUD_INSTANCES_ADDRESS_FAMILY", Kind: "ipv4, ipv6, or dualstack", Default: "ipv4",
+		Help: "Which public IPs a Node has as ExternalIPs. With dualstack, IPv4 comes first.",
 		set: func(c *Config, value, _ string) error {
 			c.AddressFamily = AddressFamily(value)
 			return oneOf(c.AddressFamily, IPv4, IPv6, DualStack)

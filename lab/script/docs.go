@@ -31,7 +31,8 @@ seconds after its server went, where a real cluster waits for 40 seconds or more
 
 Scripts never sleep: they wait with ` + "`eventually`" + `, and with ` + "`never`" + ` they watch that something does
 not happen. The variables ` + "`KUBECONFIG`" + `, ` + "`HCLOUD_TOKEN`" + `, ` + "`HCLOUD_ENDPOINT`" + `, ` + "`HCLOUD_NETWORK`" + ` and ` + "`PATH`" + `
-are those of ` + "`.lab/env`" + `; ` + "`STAGE`" + ` is the folder of the stage under test. ` + "`[ccm:STAGE]`" + ` before a
+are those of ` + "`.lab/env`" + `. The CCM under test finds ` + "`HCLOUD_INSTANCES_ADDRESS_FAMILY=dualstack`" + ` as
+well: all stages tell both families, and the official CCM does when it is asked to. ` + "`STAGE`" + ` is the folder of the stage under test. ` + "`[ccm:STAGE]`" + ` before a
 command runs it on that stage alone. ` + "`audit.log`" + ` is the API server's audit log.
 
 If a script fails, it shows the end of the CCM's log and the last requests to the cloud.

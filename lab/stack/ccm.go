@@ -98,6 +98,9 @@ func (s *Stack) StartCCM(binary, logPath, kubeconfig string, env, args []string)
 	// The official CCM asks the metadata service of the server it runs on whether
 	// that is attached to the network. A laptop has none.
 	c.cmd.Env = append(c.cmd.Env, "HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK=true")
+	// Nor does it tell of IPv6 unless it is asked to. The stages always do, and
+	// their scripts ask everybody for it.
+	c.cmd.Env = append(c.cmd.Env, "HCLOUD_INSTANCES_ADDRESS_FAMILY=dualstack")
 	c.cmd.Env = append(c.cmd.Env, env...)
 	c.cmd.Stdout, c.cmd.Stderr = log, log
 	// A group of its own: Ctrl-C in a terminal reaches it through us alone.
