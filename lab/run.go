@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 
 	"github.com/spf13/cobra"
 
 	"example.com/ccm-from-scratch/lab/script"
+	"example.com/ccm-from-scratch/lab/stack"
 )
 
 func scriptCommand() *cobra.Command {
@@ -86,19 +86,13 @@ func runScripts(cmd *cobra.Command, root, ccm string, show bool, files []string)
 	return runner.RunFiles(cmd.Context(), cmd.OutOrStdout(), files)
 }
 
-var stageName = regexp.MustCompile(`(?m)^([a-z0-9-]+):`)
-
-// lastStage returns the last stage that stages.txt declares.
+// lastStage returns the last stage of the repository at root.
 func lastStage(root string) (string, error) {
-	text, err := os.ReadFile(filepath.Join(root, "stages.txt"))
+	stages, err := stack.Stages(root)
 	if err != nil {
 		return "", err
 	}
-	stages := stageName.FindAllSubmatch(text, -1)
-	if len(stages) == 0 {
-		return "", errors.New("stages.txt declares no stage")
-	}
-	return string(stages[len(stages)-1][1]), nil
+	return stages[len(stages)-1], nil
 }
 
 func docs() *cobra.Command {

@@ -7,7 +7,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 
@@ -62,16 +61,9 @@ func program(t *testing.T, bin, name, script string) {
 // stages returns the stages that stages.txt declares, in order.
 func stages(t *testing.T) []string {
 	t.Helper()
-	text, err := os.ReadFile("../../stages.txt")
+	names, err := stack.Stages("../..")
 	if err != nil {
 		t.Fatal(err)
-	}
-	var names []string
-	for _, match := range regexp.MustCompile(`(?m)^([a-z0-9-]+):`).FindAllSubmatch(text, -1) {
-		names = append(names, string(match[1]))
-	}
-	if len(names) == 0 {
-		t.Fatal("stages.txt declares no stage")
 	}
 	return names
 }

@@ -14,12 +14,24 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"testing"
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"example.com/ccm-from-scratch/lab/stack"
 )
+
+// T lets a script run as a part of a Go test.
+type T struct{ *testing.T }
+
+// Run implements [testscript.T].
+func (t T) Run(name string, f func(testscript.T)) {
+	t.T.Run(name, func(t *testing.T) { f(T{t}) })
+}
+
+// Verbose implements [testscript.T].
+func (t T) Verbose() bool { return testing.Verbose() }
 
 // Options say how to run scripts.
 type Options struct {

@@ -13,18 +13,12 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"example.com/ccm-from-scratch/lab/stack"
 )
 
 // redWithin is how long a script may wait for what will not happen.
 const redWithin = 4 * time.Second
-
-// testT makes a testscript.T of a testing.T.
-type testT struct{ *testing.T }
-
-func (t testT) Run(name string, f func(testscript.T)) {
-	t.T.Run(name, func(t *testing.T) { f(testT{t}) })
-}
-func (t testT) Verbose() bool { return false }
 
 func root(t *testing.T) string {
 	t.Helper()
@@ -38,16 +32,9 @@ func root(t *testing.T) string {
 // stages returns the stages that stages.txt declares.
 func stages(t *testing.T) []string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(root(t), "stages.txt"))
+	names, err := stack.Stages(root(t))
 	if err != nil {
 		t.Fatal(err)
-	}
-	var names []string
-	for _, match := range regexp.MustCompile(`(?m)^([a-z0-9-]+):`).FindAllSubmatch(text, -1) {
-		names = append(names, string(match[1]))
-	}
-	if len(names) == 0 {
-		t.Fatal("stages.txt declares no stage")
 	}
 	return names
 }
@@ -89,7 +76,7 @@ func TestScripts(t *testing.T) {
 					for _, script := range scripts {
 						t.Run(filepath.Base(script), func(t *testing.T) {
 							t.Parallel()
-							runner.Run(t.Context(), testT{t}, script)
+							runner.Run(t.Context(), T{t}, script)
 						})
 					}
 				})
@@ -97,7 +84,7 @@ func TestScripts(t *testing.T) {
 			if i == len(names)-1 && full {
 				t.Run("scale", func(t *testing.T) {
 					t.Parallel()
-					newRunner(t, Options{CCM: stage}).Run(t.Context(), testT{t}, "testdata/scale.txtar")
+					newRunner(t, Options{CCM: stage}).Run(t.Context(), T{t}, "testdata/scale.txtar")
 				})
 			}
 			if i > 0 {
@@ -178,7 +165,7 @@ func TestAnswers(t *testing.T) {
 					t.Errorf("not formatted: %s", out)
 				}
 				runner := newRunner(t, Options{Root: dir, CCM: stage})
-				runner.Run(t.Context(), testT{t}, strings.TrimSuffix(patch, ".patch")+".txtar")
+				runner.Run(t.Context(), T{t}, strings.TrimSuffix(patch, ".patch")+".txtar")
 			})
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"syscall"
 	"time"
@@ -27,6 +28,23 @@ type CCM struct {
 	log    *os.File
 	exited chan struct{} // closed after exitErr is set
 	err    error
+}
+
+// Stages returns the stages that stages.txt declares in the repository at root,
+// in order. There is at least one.
+func Stages(root string) ([]string, error) {
+	text, err := os.ReadFile(filepath.Join(root, "stages.txt"))
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, match := range regexp.MustCompile(`(?m)^([a-z0-9-]+):`).FindAllSubmatch(text, -1) {
+		names = append(names, string(match[1]))
+	}
+	if len(names) == 0 {
+		return nil, errors.New("stages.txt declares no stage")
+	}
+	return names, nil
 }
 
 // BuildCCM returns the binary to run for a stage of the repository at root, or

@@ -7,20 +7,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/rogpeppe/go-internal/testscript"
-
 	"example.com/ccm-from-scratch/lab/script"
 )
 
 // stage is the CCM under test.
 const stage = "final"
-
-type testT struct{ *testing.T }
-
-func (t testT) Run(name string, f func(testscript.T)) {
-	t.T.Run(name, func(t *testing.T) { f(testT{t}) })
-}
-func (t testT) Verbose() bool { return testing.Verbose() }
 
 func root(t *testing.T) string {
 	t.Helper()
@@ -45,7 +36,7 @@ func TestScenarios(t *testing.T) {
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
 			t.Parallel()
-			runner.Run(t.Context(), testT{t}, file)
+			runner.Run(t.Context(), script.T{T: t}, file)
 		})
 	}
 }
