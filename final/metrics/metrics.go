@@ -1,5 +1,5 @@
 // Package metrics counts what the cloud provider does, and serves the numbers.
-// What it counts itself has the names that the official CCM uses.
+// What the official CCM counts as well has the names that it has there.
 package metrics
 
 import (
@@ -7,9 +7,15 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	cloudproviderapi "k8s.io/cloud-provider/api"
 	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/klog/v2"
 )
@@ -18,6 +24,10 @@ import (
 type Metrics struct {
 	operations   *prometheus.CounterVec
 	serverLookup *prometheus.CounterVec
+	passes       *prometheus.CounterVec
+
+	mu      sync.Mutex
+	failing map[types.UID]bool // Services whose last pass has failed
 }
 
 // New returns counters that a registry knows.
@@ -31,8 +41,17 @@ func New(registry prometheus.Registerer) *Metrics {
 			Name: "cloud_controller_manager_server_cache_requests_total",
 			Help: "Look-ups of servers, and whether they needed no request (hit) or one (miss).",
 		}, []string{"mode", "result"}),
+		passes: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "cloud_controller_manager_load_balancer_passes_total",
+			Help: "Passes over the load balancers of Services, and whether they succeeded (success) or not (error).",
+		}, []string{"result"}),
+		failing: map[types.UID]bool{},
 	}
-	registry.MustRegister(m.operations, m.serverLookup)
+	failing := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "cloud_controller_manager_failing_load_balancers",
+		Help: "Services for whose load balancer the last pass has failed.",
+	}, m.countFailing)
+	registry.MustRegister(m.operations, m.serverLookup, m.passes, failing)
 	return m
 }
 
@@ -48,6 +67,53 @@ func (m *Metrics) ServerLookup(mode string) func(hit bool) {
 		}
 		m.serverLookup.WithLabelValues(mode, result).Inc()
 	}
+}
+
+// LoadBalancer counts a pass over the load balancer of a Service. A Service counts
+// as failing until a pass succeeds, be it the one that deletes its load balancer.
+func (m *Metrics) LoadBalancer(service types.UID, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err != nil {
+		m.passes.WithLabelValues("error").Inc()
+		m.failing[service] = true
+		return
+	}
+	m.passes.WithLabelValues("success").Inc()
+	delete(m.failing, service)
+}
+
+func (m *Metrics) countFailing() float64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return float64(len(m.failing))
+}
+
+// Nodes lets a registry count the Nodes that wait to be initialized. What the node
+// controller measures tells of a Node only once it waits no more.
+func Nodes(registry prometheus.Registerer, nodes corelisters.NodeLister) {
+	registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "cloud_controller_manager_uninitialized_nodes",
+		Help: "Nodes that wait to be initialized. No Pod runs on them but those that tolerate it.",
+	}, func() float64 {
+		all, _ := nodes.List(labels.Everything()) // from memory, and never an error
+		count := 0
+		for _, node := range all {
+			if uninitialized(node) {
+				count++
+			}
+		}
+		return float64(count)
+	}))
+}
+
+func uninitialized(node *corev1.Node) bool {
+	for _, taint := range node.Spec.Taints {
+		if taint.Key == cloudproviderapi.TaintExternalCloudProvider {
+			return true
+		}
+	}
+	return false
 }
 
 // Serve serves all metrics of the process at an address until ctx ends. It tells
