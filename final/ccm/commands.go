@@ -15,10 +15,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
-	"k8s.io/client-go/tools/record"
 
 	"example.com/ccm-from-scratch/final/api"
 	"example.com/ccm-from-scratch/final/config"
+	"example.com/ccm-from-scratch/final/events"
 	"example.com/ccm-from-scratch/final/loadbalancer"
 )
 
@@ -89,7 +89,7 @@ func takeSnapshot(ctx context.Context, kubeconfig string) (*snapshot, error) {
 		Client:   client,
 		Network:  network,
 		Defaults: loadBalancerDefaults(c.LoadBalancers),
-		Events:   &record.FakeRecorder{},
+		Events:   events.NewRecorder(nil),
 		Cluster:  func(context.Context) (string, error) { return string(system.UID), nil },
 		Owner:    s.owner,
 		Current: func(service *corev1.Service, nodes []*corev1.Node) (*corev1.Service, []*corev1.Node) {

@@ -15,11 +15,11 @@ import (
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/tools/record"
 	cloudprovider "k8s.io/cloud-provider"
 	"k8s.io/klog/v2"
 
 	"example.com/ccm-from-scratch/final/config"
+	"example.com/ccm-from-scratch/final/events"
 	"example.com/ccm-from-scratch/final/loadbalancer"
 )
 
@@ -39,7 +39,7 @@ var _ cloudprovider.LoadBalancer = &LoadBalancers{}
 
 // newLoadBalancers gives load balancers what they need of the configuration and
 // the cluster.
-func newLoadBalancers(client *hcloud.Client, network *hcloud.Network, c config.LoadBalancers, shared informers.SharedInformerFactory, events record.EventRecorder) *LoadBalancers {
+func newLoadBalancers(client *hcloud.Client, network *hcloud.Network, c config.LoadBalancers, shared informers.SharedInformerFactory, recorder *events.Recorder) *LoadBalancers {
 	l := &LoadBalancers{
 		services: shared.Core().V1().Services().Lister(),
 		nodes:    shared.Core().V1().Nodes().Informer(),
@@ -48,7 +48,7 @@ func newLoadBalancers(client *hcloud.Client, network *hcloud.Network, c config.L
 		Client:   client,
 		Network:  network,
 		Defaults: loadBalancerDefaults(c),
-		Events:   events,
+		Events:   recorder,
 		Cluster:  l.clusterID,
 		Owner:    l.owner,
 		Current:  l.current,

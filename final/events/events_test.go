@@ -37,10 +37,16 @@ func TestDropped(*testing.T) {
 	NewRecorder(nil).Warn(&corev1.Node{}, ServerNotFound, "nobody hears it")
 }
 
+// TestMarkdown looks for every kind of event, each once and with all that people
+// need to know.
 func TestMarkdown(t *testing.T) {
-	for _, reason := range Reasons {
-		if !strings.Contains(Markdown(), "| `"+reason.Name+"` | ") {
-			t.Errorf("%s is missing", reason.Name)
+	page := Markdown()
+	for _, r := range append(ours, librarys...) {
+		if n := strings.Count(page, "| `"+r.name+"` | "+r.object+" | "); n != 1 {
+			t.Errorf("%s is there %d times", r.name, n)
+		}
+		if r.meaning == "" || r.remedy == "" || strings.ContainsAny(r.meaning+r.remedy, "|\n") {
+			t.Errorf("%s: meaning %q, remedy %q", r.name, r.meaning, r.remedy)
 		}
 	}
 }

@@ -17,6 +17,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
+
+	"example.com/ccm-from-scratch/final/events"
 )
 
 // stagingLabel makes the API ask the CA's staging environment, as the official
@@ -37,7 +39,7 @@ func (r *Reconciler) addCertificates(ctx context.Context, service *corev1.Servic
 	ids, err := r.wantedCertificates(ctx, service, p.settings, p.desired, write)
 	if errors.Is(err, errPending) {
 		p.again = issueDelay
-		p.warnings = append(p.warnings, Warning{"CertificatePending", err.Error()})
+		p.warnings = append(p.warnings, Warning{events.CertificatePending, err.Error()})
 	} else if err != nil {
 		p.faults = append(p.faults, err)
 	}
@@ -258,7 +260,7 @@ func (r *Reconciler) createCertificate(ctx context.Context, service *corev1.Serv
 		return 0, fmt.Errorf("create certificate %s: %w", opts.Name, explain(err))
 	}
 	klog.FromContext(ctx).Info("Created certificate", "service", klog.KObj(service), "certificate", result.Certificate.ID)
-	r.Events.Eventf(service, corev1.EventTypeNormal, "CreatedCertificate", "create certificate %s: the Service asks for it", opts.Name)
+	r.Events.Tell(service, events.CreatedCertificate, "create certificate %s: the Service asks for it", opts.Name)
 	return result.Certificate.ID, nil
 }
 
@@ -281,7 +283,7 @@ func (r *Reconciler) deleteUnused(ctx context.Context, service *corev1.Service, 
 			continue
 		}
 		klog.FromContext(ctx).Info("Deleted certificate", "service", klog.KObj(service), "certificate", c.ID)
-		r.Events.Eventf(service, corev1.EventTypeNormal, "DeletedCertificate", "delete certificate %s: nothing uses it", c.Name)
+		r.Events.Tell(service, events.DeletedCertificate, "delete certificate %s: nothing uses it", c.Name)
 	}
 	return joinErrors(errs...)
 }

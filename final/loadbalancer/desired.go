@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	cloudprovider "k8s.io/cloud-provider"
 
+	"example.com/ccm-from-scratch/final/events"
 	"example.com/ccm-from-scratch/final/providerid"
 )
 
@@ -127,7 +128,7 @@ func Want(service *corev1.Service, nodes []*corev1.Node, s *Settings, network *h
 	d.Failed, d.ports = map[corev1.ServicePort]string{}, service.Spec.Ports
 	for _, r := range refused {
 		d.Failed[r.port] = r.reason
-		warnings = append(warnings, Warning{"PortNotServed", r.Error()})
+		warnings = append(warnings, Warning{events.PortNotServed, r.Error()})
 	}
 	return d, append(warnings, warn(service, s)...), nil
 }
@@ -306,13 +307,13 @@ func wantTargets(nodes []*corev1.Node, selector labels.Selector) (targets []Targ
 	slices.SortFunc(targets, func(a, b Target) int { return cmp.Compare(a.Server, b.Server) })
 	targets = slices.CompactFunc(targets, func(a, b Target) bool { return a.Server == b.Server })
 	if len(pending) > 0 {
-		warnings = append(warnings, Warning{"NodeNotInitialized", "no target yet, not initialized: Node " + join(pending)})
+		warnings = append(warnings, Warning{events.NodeNotInitialized, "no target yet, not initialized: Node " + join(pending)})
 	}
 	if len(foreign) > 0 {
-		warnings = append(warnings, Warning{"NodeOfOtherProvider", "no target, of another provider: Node " + join(foreign)})
+		warnings = append(warnings, Warning{events.NodeOfOtherProvider, "no target, of another provider: Node " + join(foreign)})
 	}
 	if len(targets) == 0 && len(nodes) > 0 && !selector.Empty() {
-		warnings = append(warnings, Warning{"NoTargets", fmt.Sprintf("annotation %snode-selector: no Node matches %q", Prefix, selector)})
+		warnings = append(warnings, Warning{events.NoTargets, fmt.Sprintf("annotation %snode-selector: no Node matches %q", Prefix, selector)})
 	}
 	return targets, warnings
 }

@@ -6,8 +6,11 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	corev1 "k8s.io/api/core/v1"
+
+	"example.com/ccm-from-scratch/final/events"
 )
 
 func TestWantListeners(t *testing.T) {
@@ -152,10 +155,10 @@ func TestS17Targets(t *testing.T) {
 		t.Errorf("targets (-want +got):\n%s", diff)
 	}
 	want := []Warning{
-		{"NodeNotInitialized", "no target yet, not initialized: Node node-4"},
-		{"NodeOfOtherProvider", "no target, of another provider: Node node-5"},
+		{events.NodeNotInitialized, "no target yet, not initialized: Node node-4"},
+		{events.NodeOfOtherProvider, "no target, of another provider: Node node-5"},
 	}
-	if diff := cmp.Diff(want, warnings); diff != "" {
+	if diff := cmp.Diff(want, warnings, cmpopts.EquateComparable(events.Reason{})); diff != "" {
 		t.Errorf("warnings (-want +got):\n%s", diff)
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+
+	"example.com/ccm-from-scratch/final/events"
 )
 
 // Fit leaves out of d what a load balancer has no room for, and says so. What is
@@ -39,7 +41,7 @@ func Fit(d *Desired, actual *hcloud.LoadBalancer, typ *hcloud.LoadBalancerType) 
 		}
 		d.Targets = d.Targets[:max(roomForTargets, 0)]
 		slices.SortFunc(d.Targets, func(a, b Target) int { return cmp.Compare(a.Server, b.Server) })
-		warnings = append(warnings, Warning{"TooManyTargets", fmt.Sprintf("type %s has room for %d targets: set annotation %stype to a larger one, or %[3]snode-selector; no target: Node %s", typ.Name, typ.MaxTargets, Prefix, join(names))})
+		warnings = append(warnings, Warning{events.TooManyTargets, fmt.Sprintf("type %s has room for %d targets: set annotation %stype to a larger one, or %[3]snode-selector; no target: Node %s", typ.Name, typ.MaxTargets, Prefix, join(names))})
 	}
 	if n := len(d.Listeners) - max(roomForListeners, 0); n > 0 {
 		slices.SortStableFunc(d.Listeners, func(a, b Listener) int { return present(ports[a.Port], ports[b.Port]) })
@@ -50,7 +52,7 @@ func Fit(d *Desired, actual *hcloud.LoadBalancer, typ *hcloud.LoadBalancerType) 
 		for _, l := range left {
 			numbers = append(numbers, l.Port)
 		}
-		warnings = append(warnings, Warning{"TooManyPorts", fmt.Sprintf("type %s has room for %d ports: set annotation %stype to a larger one; not served: %v", typ.Name, typ.MaxServices, Prefix, numbers)})
+		warnings = append(warnings, Warning{events.TooManyPorts, fmt.Sprintf("type %s has room for %d ports: set annotation %stype to a larger one; not served: %v", typ.Name, typ.MaxServices, Prefix, numbers)})
 	}
 	return left, warnings
 }

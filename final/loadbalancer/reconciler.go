@@ -12,9 +12,10 @@ import (
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/record"
 	cloudprovider "k8s.io/cloud-provider"
 	"k8s.io/klog/v2"
+
+	"example.com/ccm-from-scratch/final/events"
 )
 
 // Options are what a Reconciler works with.
@@ -22,7 +23,7 @@ type Options struct {
 	Client   *hcloud.Client
 	Network  *hcloud.Network // to attach load balancers to; nil if none is configured
 	Defaults Defaults
-	Events   record.EventRecorder
+	Events   *events.Recorder
 
 	// Cluster returns the identity of this cluster, which no other one has.
 	Cluster func(context.Context) (string, error)
@@ -197,17 +198,17 @@ func (r *Reconciler) prepare(ctx context.Context, service *corev1.Service, nodes
 func notApplied(s *Settings, lb *hcloud.LoadBalancer) []Warning {
 	var w []Warning
 	if s.Location != "" && s.has("location") && lb.Location != nil && s.Location != lb.Location.Name {
-		w = append(w, Warning{"NotApplied", fmt.Sprintf("annotation %slocation: %s is not applied, the load balancer stays in %s; to move it, and lose its IPs, delete the Service", Prefix, s.Location, lb.Location.Name)})
+		w = append(w, Warning{events.NotApplied, fmt.Sprintf("annotation %slocation: %s is not applied, the load balancer stays in %s; to move it, and lose its IPs, delete the Service", Prefix, s.Location, lb.Location.Name)})
 	}
 	if s.NetworkZone != "" && s.has("network-zone") && lb.Location != nil && s.NetworkZone != string(lb.Location.NetworkZone) {
-		w = append(w, Warning{"NotApplied", fmt.Sprintf("annotation %snetwork-zone: %s is not applied, the load balancer stays in %s; to move it, and lose its IPs, delete the Service", Prefix, s.NetworkZone, lb.Location.NetworkZone)})
+		w = append(w, Warning{events.NotApplied, fmt.Sprintf("annotation %snetwork-zone: %s is not applied, the load balancer stays in %s; to move it, and lose its IPs, delete the Service", Prefix, s.NetworkZone, lb.Location.NetworkZone)})
 	}
 	for name, ids := range map[string][2]int64{
 		"public-net-ipv4": {s.PublicIPv4, lb.PublicNet.IPv4.ID},
 		"public-net-ipv6": {s.PublicIPv6, lb.PublicNet.IPv6.ID},
 	} {
 		if ids[0] != 0 && ids[0] != ids[1] {
-			w = append(w, Warning{"NotApplied", fmt.Sprintf("annotation %s%s: Primary IP %d is not applied, a load balancer keeps its IPs", Prefix, name, ids[0])})
+			w = append(w, Warning{events.NotApplied, fmt.Sprintf("annotation %s%s: Primary IP %d is not applied, a load balancer keeps its IPs", Prefix, name, ids[0])})
 		}
 	}
 	return w
@@ -323,7 +324,7 @@ func (r *Reconciler) reconcile(ctx context.Context, pass *pass, service *corev1.
 	if err != nil && len(service.Status.LoadBalancer.Ingress) == 0 {
 		// A part is missing, but there are addresses, and the controller takes them
 		// only with success. The next pass gets the error.
-		r.Events.Event(service, corev1.EventTypeWarning, "LoadBalancerIncomplete", err.Error())
+		r.Events.Tell(service, events.LoadBalancerIncomplete, "%s", err.Error())
 		r.Again(service, healthDelay)
 		return status, nil
 	}
@@ -369,7 +370,7 @@ func (r *Reconciler) apply(ctx context.Context, service *corev1.Service, p *draf
 		err := step.do(ctx, r.Client, lb)
 		if err == nil {
 			klog.FromContext(ctx).Info("Changed load balancer", "service", klog.KObj(service), "loadBalancer", lb.ID, "step", step.String())
-			r.Events.Event(service, corev1.EventTypeNormal, "ChangedLoadBalancer", step.String())
+			r.Events.Tell(service, events.ChangedLoadBalancer, "%s", step.String())
 			continue
 		}
 		errs = append(errs, fmt.Errorf("load balancer %d: %s: %w", lb.ID, step.What(), explain(err)))
@@ -399,7 +400,7 @@ func (r *Reconciler) warn(p *pass, service *corev1.Service, warnings []Warning) 
 	now := map[Warning]bool{}
 	for _, w := range warnings {
 		if now[w] = true; !p.warned[w] {
-			r.Events.Event(service, corev1.EventTypeWarning, w.Reason, w.Text)
+			r.Events.Tell(service, w.Reason, "%s", w.Text)
 		}
 	}
 	p.warned = now
@@ -433,7 +434,7 @@ func (r *Reconciler) Delete(ctx context.Context, service *corev1.Service) error 
 			err = r.leave(ctx, service, lb)
 		case lb.Protection.Delete:
 			klog.FromContext(ctx).Info("Left protected load balancer", "service", klog.KObj(service), "loadBalancer", lb.ID)
-			r.Events.Eventf(service, corev1.EventTypeWarning, "LoadBalancerLeft", "load balancer %s is protected against deletion, so it stays, and costs; a Service with the annotation %sname: %s gets it", lb.Name, Prefix, lb.Name)
+			r.Events.Tell(service, events.LoadBalancerLeft, "load balancer %s is protected against deletion, so it stays, and costs; a Service with the annotation %sname: %s gets it", lb.Name, Prefix, lb.Name)
 		default:
 			err = r.delete(ctx, service, lb)
 		}
@@ -497,7 +498,7 @@ func (r *Reconciler) steps(ctx context.Context, service *corev1.Service, lb *hcl
 			return fmt.Errorf("load balancer %d: %s: %w", lb.ID, step.What(), explain(err))
 		}
 		klog.FromContext(ctx).Info("Changed load balancer", "service", klog.KObj(service), "loadBalancer", lb.ID, "step", step.String())
-		r.Events.Event(service, corev1.EventTypeNormal, "ChangedLoadBalancer", step.String())
+		r.Events.Tell(service, events.ChangedLoadBalancer, "%s", step.String())
 	}
 	return nil
 }

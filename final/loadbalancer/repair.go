@@ -15,6 +15,8 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/cloud-provider/service/helpers"
 	"k8s.io/klog/v2"
+
+	"example.com/ccm-from-scratch/final/events"
 )
 
 // Repair asks for passes that the service controller does not ask for: when a
@@ -117,7 +119,7 @@ func (r *Repair) next(ctx context.Context) bool {
 	}
 	if err := r.pass(ctx, service); err != nil {
 		klog.FromContext(ctx).Error(err, "Unable to repair load balancer", "service", key)
-		r.Reconciler.Events.Event(service, corev1.EventTypeWarning, "SyncLoadBalancerFailed", err.Error())
+		r.Reconciler.Events.Tell(service, events.SyncLoadBalancerFailed, "%s", err.Error())
 		r.queue.AddRateLimited(key)
 		return true
 	}

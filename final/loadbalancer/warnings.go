@@ -6,11 +6,14 @@ import (
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	corev1 "k8s.io/api/core/v1"
+
+	"example.com/ccm-from-scratch/final/events"
 )
 
 // Warning is an event about something that works otherwise than one may think.
 type Warning struct {
-	Reason, Text string
+	Reason events.Reason
+	Text   string
 }
 
 // warn returns what a Service asks of its load balancer that no load balancer
@@ -18,7 +21,7 @@ type Warning struct {
 func warn(service *corev1.Service, s *Settings) []Warning {
 	var w []Warning
 	ignored := func(format string, args ...any) {
-		w = append(w, Warning{"SpecNotSupported", fmt.Sprintf(format, args...)})
+		w = append(w, Warning{events.SpecNotSupported, fmt.Sprintf(format, args...)})
 	}
 	spec := service.Spec
 	if len(spec.LoadBalancerSourceRanges) > 0 {
@@ -45,7 +48,7 @@ var httpOnly = []string{
 func warnAnnotations(service *corev1.Service, s *Settings) []Warning {
 	var w []Warning
 	noEffect := func(format string, args ...any) {
-		w = append(w, Warning{"AnnotationWithoutEffect", fmt.Sprintf(format, args...)})
+		w = append(w, Warning{events.AnnotationWithoutEffect, fmt.Sprintf(format, args...)})
 	}
 	for _, key := range unknownAnnotations(service) {
 		noEffect("annotation %s is not known", key)
