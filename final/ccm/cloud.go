@@ -99,10 +99,6 @@ func newCloudProvider(ctx context.Context, cluster *cloudconfig.CompletedConfig,
 		metrics: counters,
 	}}
 	if c.LoadBalancers.Enabled {
-		var recorder record.EventRecorder = &record.FakeRecorder{}
-		if cluster.EventBroadcaster != nil {
-			recorder = cluster.EventBroadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: events.Component})
-		}
 		cloud.loadBalancers = newLoadBalancers(client, network, c.LoadBalancers, cluster.SharedInformers, recorder)
 	}
 	if c.RoutesEnabled {
