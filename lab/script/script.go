@@ -128,6 +128,8 @@ func (r *Runner) commands(ctx context.Context) map[string]func(*testscript.TestS
 		commands[name] = func(ts *testscript.TestScript, neg bool, args []string) {
 			s := ts.Value(sessionKey{}).(*session)
 			s.workDir = func() string { return ts.MkAbs(".") }
+			s.printed = func() string { return ts.ReadFile("stdout") }
+			s.setenv = ts.Setenv
 
 			var out, errOut bytes.Buffer
 			s.tell(name, args)

@@ -20,6 +20,8 @@ type session struct {
 	binary  string        // the CCM under test
 	logPath string        // of the CCM
 	workDir func() string // the script's current folder
+	printed func() string // what the last command printed
+	setenv  func(key, value string)
 	within  time.Duration // default of eventually
 	narrate io.Writer     // shows verbs and their output as they run; nil for tests
 

@@ -41,6 +41,7 @@ func (s *session) verbs() []*cobra.Command {
 		s.eventually(),
 		s.never(),
 		s.show(),
+		s.keep(),
 	}
 }
 
@@ -137,7 +138,7 @@ func (s *session) ccm() *cobra.Command {
 
 	var serviceAccount string
 	start := func(cmd *cobra.Command, args []string) error {
-		var env, flags []string
+		var flags []string
 		kubeconfig := s.stack.Cluster.Kubeconfig()
 		if serviceAccount != "" {
 			namespace, name, ok := strings.Cut(serviceAccount, "/")
@@ -151,14 +152,8 @@ func (s *session) ccm() *cobra.Command {
 			// In a pod these come from the pod's ServiceAccount too.
 			flags = append(flags, "--authentication-kubeconfig="+kubeconfig, "--authorization-kubeconfig="+kubeconfig)
 		}
-		for _, arg := range args {
-			if strings.Contains(arg, "=") && !strings.HasPrefix(arg, "-") {
-				env = append(env, arg)
-			} else {
-				flags = append(flags, arg)
-			}
-		}
-		return s.startCCM(kubeconfig, env, flags)
+		env, more := splitArguments(args)
+		return s.startCCM(kubeconfig, env, append(flags, more...))
 	}
 	startCmd := &cobra.Command{
 		Use:   "start [KEY=VALUE...] [-- FLAG...]",
@@ -222,8 +217,31 @@ func (s *session) ccm() *cobra.Command {
 			return err
 		},
 	}
-	cmd.AddCommand(startCmd, stopCmd, restartCmd, logCmd, getCmd)
+	runCmd := &cobra.Command{
+		Use:   "run [KEY=VALUE...] [-- ARG...]",
+		Short: "Run it to its end with these arguments alone, beside the one that runs",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			env, arguments := splitArguments(args)
+			ccm := exec.CommandContext(cmd.Context(), s.binary, arguments...)
+			ccm.Env = slices.Concat(os.Environ(), s.stack.Environ(), env)
+			ccm.Stdout, ccm.Stderr = cmd.OutOrStdout(), cmd.ErrOrStderr()
+			return ccm.Run()
+		},
+	}
+	cmd.AddCommand(startCmd, stopCmd, restartCmd, runCmd, logCmd, getCmd)
 	return cmd
+}
+
+// splitArguments tells the variables from the arguments of the CCM.
+func splitArguments(args []string) (env, arguments []string) {
+	for _, arg := range args {
+		if strings.Contains(arg, "=") && !strings.HasPrefix(arg, "-") {
+			env = append(env, arg)
+		} else {
+			arguments = append(arguments, arg)
+		}
+	}
+	return env, arguments
 }
 
 func (s *session) kubectl() *cobra.Command {
@@ -321,6 +339,22 @@ func (s *session) show() *cobra.Command {
 			if s.narrate != nil {
 				fmt.Fprintf(s.narrate, "\n%s\n", args[0])
 			}
+			return nil
+		},
+	}
+}
+
+func (s *session) keep() *cobra.Command {
+	return &cobra.Command{
+		Use:   "keep NAME",
+		Short: "Keep what the last command printed, as the variable NAME",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			value := strings.TrimSpace(s.printed())
+			if value == "" {
+				return errors.New("the last command printed nothing")
+			}
+			s.setenv(args[0], value)
 			return nil
 		},
 	}
