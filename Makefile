@@ -43,6 +43,7 @@ $(LINT): tools/lint/go.mod tools/lint/go.sum
 
 .PHONY: generate
 generate: ## Rewrite what is generated: diff pages, tables, quotes, reference pages
+	go test ./lab/finaltest -run TestReferencePages -update
 	go run ./tools/stages diff
 	go run ./tools/quote update
 	go run ./lab docs

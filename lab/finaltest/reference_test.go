@@ -30,9 +30,15 @@ func TestReferencePages(t *testing.T) {
 			"All of it is environment variables, beside the flags that every cloud-controller-manager has. White space around\n" +
 			"values does not count, and an empty value means the default. Everything that is wrong is reported at once, before\n" +
 			"anything is changed. A duration is a number with a unit, such as `15s`, or a number of seconds.\n\n",
-		"events": "# Events of Nodes in the last stage\n\n" +
-			"All are warnings. The same event of the same object is told once in ten minutes. What Services are told is not on this\n" +
-			"page: see [the load balancers of final](final-loadbalancers.md).\n\n",
+		"events": "# Events of the last stage\n\n" +
+			"`kubectl describe` shows them, on the Node or the Service that they are about. The same warning is told once, until it is\n" +
+			"over: about a Node, once in ten minutes.\n\n",
+		"annotations": "# Annotations of Services\n\n" +
+			"All names have the prefix `load-balancer.hetzner.cloud/`. They are those of the official CCM and mean the same; `takeover`,\n" +
+			"`release`, `repair-disabled`, `refuse-source-ranges`, `http-tls-secret`, and lists of ports are additions. Durations are `10`\n" +
+			"or `10s`. A variable holds the value for Services without the annotation. An annotation that is removed leaves the load\n" +
+			"balancer as if it had never been there. A wrong value changes nothing, and an event says what would be right; with\n" +
+			"`final/deploy/optional/admission.yaml` the API server refuses it.\n\n",
 	} {
 		t.Run(table, func(t *testing.T) {
 			body, err := exec.CommandContext(t.Context(), binary, "reference", table).Output()
