@@ -81,6 +81,7 @@ func newCloudProvider(ctx context.Context, cluster *cloudconfig.CompletedConfig,
 	}
 
 	informer := cluster.SharedInformers.Core().V1().Nodes()
+	metrics.Nodes(registry, informer.Lister())
 	recorder := events.NewRecorder(nil)
 	if cluster.EventBroadcaster != nil {
 		recorder = events.NewRecorder(cluster.EventBroadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: events.Component}))
@@ -100,6 +101,7 @@ func newCloudProvider(ctx context.Context, cluster *cloudconfig.CompletedConfig,
 	}}
 	if c.LoadBalancers.Enabled {
 		cloud.loadBalancers = newLoadBalancers(client, network, c.LoadBalancers, cluster.SharedInformers, recorder)
+		cloud.loadBalancers.reconciler.Observe = counters.LoadBalancer
 	}
 	if c.RoutesEnabled {
 		cloud.routes = &Routes{

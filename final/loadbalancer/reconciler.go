@@ -35,6 +35,8 @@ type Options struct {
 	Current func(*corev1.Service, []*corev1.Node) (*corev1.Service, []*corev1.Node)
 	// Secret returns a Secret of this cluster.
 	Secret func(ctx context.Context, namespace, name string) (*corev1.Secret, error)
+	// Observe is told how each pass for a Service has ended. It may be nil.
+	Observe func(service types.UID, err error)
 	// Again asks for another pass for a Service, after a while. NewRepair sets it.
 	Again func(service *corev1.Service, after time.Duration)
 }
@@ -92,6 +94,12 @@ func (r *Reconciler) lock(service *corev1.Service) (*pass, func()) {
 	r.mu.Unlock()
 	p.mu.Lock()
 	return p, p.mu.Unlock
+}
+
+func (r *Reconciler) observe(service *corev1.Service, err error) {
+	if r.Observe != nil {
+		r.Observe(service.UID, err)
+	}
 }
 
 // Name returns the name that the Service's load balancer gets.
@@ -282,7 +290,8 @@ func (r *Reconciler) labelled(ctx context.Context, service *corev1.Service) (*hc
 	return nil, nil
 }
 
-func (r *Reconciler) reconcile(ctx context.Context, pass *pass, service *corev1.Service, nodes []*corev1.Node, create bool) (*corev1.LoadBalancerStatus, error) {
+func (r *Reconciler) reconcile(ctx context.Context, pass *pass, service *corev1.Service, nodes []*corev1.Node, create bool) (_ *corev1.LoadBalancerStatus, err error) {
+	defer func() { r.observe(service, err) }()
 	ctx, cancel := context.WithTimeout(ctx, passTimeout)
 	defer cancel()
 
@@ -408,9 +417,10 @@ func (r *Reconciler) warn(p *pass, service *corev1.Service, warnings []Warning) 
 
 // Delete makes the Service's load balancer go, or lets it go: if it is protected,
 // if an annotation says so, or if others have made it.
-func (r *Reconciler) Delete(ctx context.Context, service *corev1.Service) error {
+func (r *Reconciler) Delete(ctx context.Context, service *corev1.Service) (err error) {
 	pass, unlock := r.lock(service)
 	defer unlock()
+	defer func() { r.observe(service, err) }()
 	ctx, cancel := context.WithTimeout(ctx, passTimeout)
 	defer cancel()
 
