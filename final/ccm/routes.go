@@ -104,8 +104,9 @@ func (r *Routes) ListRoutes(ctx context.Context, _ string) ([]*cloudprovider.Rou
 // A Node of another cloud, and a pod CIDR of IPv6, get no route here: networks
 // route IPv4 between servers only. That is no error: it would take the Node out
 // of service although whoever is responsible may have done all that is needed.
-func (r *Routes) CreateRoute(ctx context.Context, _, _ string, route *cloudprovider.Route) error {
+func (r *Routes) CreateRoute(ctx context.Context, _, _ string, route *cloudprovider.Route) (err error) {
 	r.metrics.Operation("CreateRoute")
+	defer func() { r.metrics.Outcome("CreateRoute", err) }()
 	destination, err := netip.ParsePrefix(route.DestinationCIDR)
 	if err != nil {
 		return err
@@ -140,8 +141,9 @@ func (r *Routes) CreateRoute(ctx context.Context, _, _ string, route *cloudprovi
 
 // DeleteRoute is called for routes that ListRoutes has returned. A route that is
 // gone already, or leads elsewhere by now, is what the controller wants.
-func (r *Routes) DeleteRoute(ctx context.Context, _ string, route *cloudprovider.Route) error {
+func (r *Routes) DeleteRoute(ctx context.Context, _ string, route *cloudprovider.Route) (err error) {
 	r.metrics.Operation("DeleteRoute")
+	defer func() { r.metrics.Outcome("DeleteRoute", err) }()
 	destination, err := netip.ParsePrefix(route.DestinationCIDR)
 	if err != nil {
 		return err

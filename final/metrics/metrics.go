@@ -23,6 +23,7 @@ import (
 // Metrics are counters of the cloud provider.
 type Metrics struct {
 	operations   *prometheus.CounterVec
+	errors       *prometheus.CounterVec
 	serverLookup *prometheus.CounterVec
 	passes       *prometheus.CounterVec
 
@@ -36,6 +37,10 @@ func New(registry prometheus.Registerer) *Metrics {
 		operations: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "cloud_controller_manager_operations_total",
 			Help: "Calls of the cloud provider by the controllers.",
+		}, []string{"op"}),
+		errors: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "cloud_controller_manager_operation_errors_total",
+			Help: "Calls of the cloud provider that change routes, and have failed.",
 		}, []string{"op"}),
 		serverLookup: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "cloud_controller_manager_server_cache_requests_total",
@@ -51,12 +56,20 @@ func New(registry prometheus.Registerer) *Metrics {
 		Name: "cloud_controller_manager_failing_load_balancers",
 		Help: "Services for whose load balancer the last pass has failed.",
 	}, m.countFailing)
-	registry.MustRegister(m.operations, m.serverLookup, m.passes, failing)
+	registry.MustRegister(m.operations, m.errors, m.serverLookup, m.passes, failing)
 	return m
 }
 
 // Operation counts one call.
 func (m *Metrics) Operation(name string) { m.operations.WithLabelValues(name).Inc() }
+
+// Outcome counts a call that has failed. The route controller reports those that
+// change routes to nobody but the Node.
+func (m *Metrics) Outcome(name string, err error) {
+	if err != nil {
+		m.errors.WithLabelValues(name).Inc()
+	}
+}
 
 // ServerLookup returns a function that counts look-ups in a mode.
 func (m *Metrics) ServerLookup(mode string) func(hit bool) {

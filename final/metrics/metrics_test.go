@@ -23,6 +23,8 @@ func TestMetrics(t *testing.T) {
 	m := New(registry)
 	m.Operation("InstanceExists")
 	m.Operation("InstanceExists")
+	m.Outcome("CreateRoute", errors.New("refused"))
+	m.Outcome("CreateRoute", nil)
 	observe := m.ServerLookup("all")
 	observe(true)
 	observe(false)
@@ -30,6 +32,7 @@ func TestMetrics(t *testing.T) {
 
 	want := map[string]float64{
 		"failing_load_balancers":               0,
+		"operation_errors_total CreateRoute":   1,
 		"operations_total InstanceExists":      2,
 		"server_cache_requests_total all hit":  1,
 		"server_cache_requests_total all miss": 2,
