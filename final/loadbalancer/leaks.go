@@ -3,8 +3,10 @@ package loadbalancer
 import (
 	"context"
 	"fmt"
+	"net"
 	"net/netip"
 	"slices"
+	"strconv"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	"k8s.io/apimachinery/pkg/types"
@@ -86,11 +88,13 @@ func (l *Leak) guard(remove func(context.Context) error) {
 	}
 }
 
-// price is the monthly one of the load balancer's type where it is, without VAT.
+// price is the type, and what a month of it costs where the load balancer is. The
+// API does not say in which currency: each project has one.
 func price(lb *hcloud.LoadBalancer) string {
 	for _, p := range lb.LoadBalancerType.Pricings {
-		if lb.Location != nil && p.Location.Name == lb.Location.Name {
-			return fmt.Sprintf("%s: %s %s a month", lb.LoadBalancerType.Name, p.Monthly.Net, p.Monthly.Currency)
+		net, err := strconv.ParseFloat(p.Monthly.Net, 64)
+		if err == nil && lb.Location != nil && p.Location.Name == lb.Location.Name {
+			return fmt.Sprintf("%s: %.2f a month, without VAT", lb.LoadBalancerType.Name, net)
 		}
 	}
 	return lb.LoadBalancerType.Name
@@ -102,8 +106,11 @@ func (r *Reconciler) deadRoutes(ctx context.Context, pods netip.Prefix) ([]Leak,
 		return nil, nil
 	}
 	network, _, err := r.Client.Network.GetByID(ctx, r.Network.ID)
-	if err != nil || network == nil {
+	if err != nil {
 		return nil, fmt.Errorf("look up network %d: %w", r.Network.ID, err)
+	}
+	if network == nil {
+		return nil, fmt.Errorf("network %d has vanished", r.Network.ID)
 	}
 	servers, err := r.Client.Server.All(ctx)
 	if err != nil {
@@ -115,10 +122,7 @@ func (r *Reconciler) deadRoutes(ctx context.Context, pods netip.Prefix) ([]Leak,
 		if err != nil || !pods.Overlaps(destination) || destination.Bits() < pods.Bits() {
 			continue
 		}
-		if slices.ContainsFunc(servers, func(s *hcloud.Server) bool {
-			private := s.PrivateNetFor(network)
-			return private != nil && private.IP.Equal(route.Gateway)
-		}) {
+		if slices.ContainsFunc(servers, func(s *hcloud.Server) bool { return hasPrivateIP(s, network, route.Gateway) }) {
 			continue
 		}
 		leaks = append(leaks, Leak{
@@ -132,4 +136,11 @@ func (r *Reconciler) deadRoutes(ctx context.Context, pods netip.Prefix) ([]Leak,
 		})
 	}
 	return leaks, nil
+}
+
+// hasPrivateIP tells whether an address in a network is the server's, or one of
+// its alias IPs.
+func hasPrivateIP(server *hcloud.Server, network *hcloud.Network, ip net.IP) bool {
+	private := server.PrivateNetFor(network)
+	return private != nil && (private.IP.Equal(ip) || slices.ContainsFunc(private.Aliases, ip.Equal))
 }
