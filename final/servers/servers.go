@@ -61,7 +61,12 @@ const (
 	// the node controller asks about all Nodes, so after a little more than that
 	// there is a new list anyway.
 	calmPerPage = 20 * time.Second
-	maxCalm     = 6 * time.Minute
+	nodePeriod  = 5 * time.Minute
+	maxCalm     = nodePeriod + time.Minute
+
+	// hourly is how many requests an hour may be spent on servers where nothing is
+	// created or deleted. What is not needed for lists is for Glance.
+	hourly = 280
 
 	// listTimeout bounds the reading of a list. It goes on when the one who asked
 	// first has lost interest, since others wait for it.
@@ -93,6 +98,8 @@ type Servers struct {
 	failure  error     // of the last list
 	failedAt time.Time
 	failWait time.Duration
+	spent    float64 // requests of Glance that count against its allowance
+	spentAt  time.Time
 }
 
 // record is what is known of an ID since a time. A nil server was not found.
@@ -167,8 +174,35 @@ func (s *Servers) ByID(ctx context.Context, id int64, age time.Duration) (*hclou
 // Glance is ByID for those who ask for few servers: it reads a long list only
 // where that is cheaper. For it, a server that is not in the list is not found,
 // and may exist nevertheless.
+//
+// Its allowance serves a few Nodes that are lost at once, or many now and then.
+// When a whole data center is lost, bit by bit, answers are as old as Calm allows.
 func (s *Servers) Glance(ctx context.Context, id int64, age time.Duration) (*hcloud.Server, error) {
+	if _, ok := s.remembered(id, age, false); !ok && !s.afford() {
+		age = maxCalm
+	}
 	return s.find(ctx, id, age, false)
+}
+
+// afford tells whether Glance may send its next request, and then charges it. Half
+// of the allowance of an hour can be spent at once, and comes back in an hour: so
+// no hour, whenever it begins, has more than all of it.
+func (s *Servers) afford() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	lists := max(time.Hour/calmPerPage, time.Duration(s.pages)*time.Hour/nodePeriod)
+	half := float64(max(hourly-int(lists), s.pages)) / 2
+	s.spent = max(0, s.spent-half*time.Since(s.spentAt).Hours())
+	s.spentAt = time.Now()
+	cost := 1.0
+	if s.options.Mode == All && s.listIsCheaper() {
+		cost = float64(s.pages)
+	}
+	if s.spent+cost > half {
+		return false
+	}
+	s.spent += cost
+	return true
 }
 
 // ByName returns the server with a name, exactly. The error wraps ErrNotFound if

@@ -188,25 +188,42 @@ func TestByID(t *testing.T) {
 	api.want(t, 0, 0, 0)
 }
 
-// TestGlance asks about few servers of many, and about many.
+// TestGlance asks about few servers of many, about many, and too often.
 func TestGlance(t *testing.T) {
 	ctx := t.Context()
-	api, s := newTest(t, 1000, All)
+	api, s := newTest(t, 300, All)
+	ask := func() {
+		t.Helper()
+		for id := int64(100); id < 300; id++ {
+			if _, err := s.Glance(ctx, id, 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
 	if _, err := s.List(ctx, 0); err != nil {
 		t.Fatal(err)
 	}
-	api.want(t, 20, 0, 0)
+	api.want(t, 6, 0, 0)
 	api.change(s, 2*maxAge, func() { api.gone[7] = true })
 	if _, err := s.Glance(ctx, 7, 0); !errors.Is(err, ErrNotFound) {
 		t.Errorf("error = %v, want ErrNotFound", err)
 	}
 	api.want(t, 0, 1, 0)
-	for id := int64(100); id < 1000; id++ {
-		if _, err := s.Glance(ctx, id, 0); err != nil {
-			t.Fatal(err)
-		}
+	ask()
+	api.want(t, 6, 4, 0)
+
+	// 300 servers leave 100 requests an hour. Half of them can be spent at once.
+	for range 10 {
+		api.change(s, 2*maxAge, func() {})
+		ask()
 	}
-	api.want(t, 20, 18, 0)
+	api.want(t, 18, 20, 0)
+	api.change(s, maxCalm, func() {}) // no answer is older
+	ask()
+	api.want(t, 6, 0, 0)
+	api.change(s, 2*maxAge, func() { s.spentAt = s.spentAt.Add(-time.Hour) })
+	ask()
+	api.want(t, 6, 5, 0)
 }
 
 func TestByName(t *testing.T) {
