@@ -16,6 +16,7 @@ import (
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/klog/v2"
 
 	"example.com/ccm-from-scratch/final/events"
@@ -28,6 +29,26 @@ const stagingLabel = "HC-Use-Staging-CA"
 // errPending says that a certificate has been asked for and is not there yet.
 var errPending = errors.New("certificate is being issued")
 
+// issuanceError says why a certificate could not be issued.
+type issuanceError struct {
+	certificate *hcloud.Certificate
+	again       time.Duration // between two attempts
+}
+
+func (e *issuanceError) Error() string {
+	why := "the API gives no reason"
+	if e.certificate.Status.Error != nil {
+		why = e.certificate.Status.Error.Error()
+	}
+	return fmt.Sprintf("annotation %shttp-managed-certificate-domains: certificate %s for %s could not be issued: %s",
+		Prefix, e.certificate.Name, strings.Join(e.certificate.DomainNames, ", "), why)
+}
+
+// newIssuance says how often a certificate is asked for again that could not be
+// issued: at once, after 20 minutes, and then ever more rarely. Let's Encrypt
+// refuses a domain for an hour after five failures.
+func newIssuance() *flowcontrol.Backoff { return flowcontrol.NewBackOff(20*time.Minute, 6*time.Hour) }
+
 // addCertificates fills in the certificates of https listeners. While they
 // cannot be had, a listener that exists keeps those it has, one that does not
 // has to wait, and everything else goes on.
@@ -37,10 +58,15 @@ func (r *Reconciler) addCertificates(ctx context.Context, service *corev1.Servic
 		return
 	}
 	ids, err := r.wantedCertificates(ctx, service, p.settings, p.desired, write)
-	if errors.Is(err, errPending) {
+	var failed *issuanceError
+	switch {
+	case errors.As(err, &failed):
+		p.again = failed.again
+		p.warnings = append(p.warnings, Warning{events.CertificateFailed, err.Error()})
+	case errors.Is(err, errPending):
 		p.again = issueDelay
 		p.warnings = append(p.warnings, Warning{events.CertificatePending, err.Error()})
-	} else if err != nil {
+	case err != nil:
 		p.faults = append(p.faults, err)
 	}
 	var kept []Listener
@@ -141,15 +167,15 @@ func (r *Reconciler) managedCertificate(ctx context.Context, service *corev1.Ser
 	base := cmp.Or(s.CertificateName, "ccm-managed-certificate-"+string(service.UID))
 	suffixed := base + "-" + fingerprint(strings.Join(domains, ","))
 	taken := false
-	var pending *hcloud.Certificate
+	var unsettled *hcloud.Certificate
 	found, err := r.lookUp(ctx, func(c *hcloud.Certificate) bool {
 		if c.Name != base && c.Name != suffixed {
 			return false
 		}
 		same := c.Type == hcloud.CertificateTypeManaged && slices.Equal(slices.Sorted(slices.Values(c.DomainNames)), domains)
 		taken = taken || c.Name == base && !same
-		if same && c.Status != nil && c.Status.Issuance == hcloud.CertificateStatusTypePending {
-			pending = c
+		if same && c.Status != nil && c.Status.Issuance != hcloud.CertificateStatusTypeCompleted {
+			unsettled = c
 			return false // read the list again
 		}
 		return same
@@ -157,12 +183,9 @@ func (r *Reconciler) managedCertificate(ctx context.Context, service *corev1.Ser
 	switch {
 	case err != nil:
 		return 0, err
-	case found == nil && pending != nil:
-		d.keep = append(d.keep, pending.ID)
-		return 0, fmt.Errorf("managed certificate %s for %s: %w", pending.Name, strings.Join(domains, ", "), errPending)
-	case found != nil && found.Status != nil && found.Status.Issuance == hcloud.CertificateStatusTypeFailed:
-		d.keep = append(d.keep, found.ID)
-		return 0, fmt.Errorf("annotation %shttp-managed-certificate-domains: certificate %s for %s could not be issued: %w", Prefix, found.Name, strings.Join(domains, ", "), issuanceError(found))
+	case found == nil && unsettled != nil:
+		d.keep = append(d.keep, unsettled.ID)
+		return 0, r.awaitIssuance(ctx, service, unsettled, write)
 	case found != nil && write:
 		return found.ID, r.inherit(ctx, service, found, d)
 	case found != nil:
@@ -203,11 +226,21 @@ func (r *Reconciler) inherit(ctx context.Context, service *corev1.Service, c *hc
 	return nil
 }
 
-func issuanceError(c *hcloud.Certificate) error {
-	if c.Status.Error == nil {
-		return errors.New("the API gives no reason")
+// awaitIssuance says what keeps a certificate from being there. One that has
+// failed is asked for again, if it is time.
+func (r *Reconciler) awaitIssuance(ctx context.Context, service *corev1.Service, c *hcloud.Certificate, write bool) error {
+	key, now := strconv.FormatInt(c.ID, 10), time.Now()
+	if c.Status.Issuance == hcloud.CertificateStatusTypeFailed {
+		if !write || r.issuance.IsInBackOffSinceUpdate(key, now) {
+			return &issuanceError{c, r.issuance.Get(key)}
+		}
+		r.issuance.Next(key, now)
+		if _, _, err := r.Client.Certificate.RetryIssuance(ctx, c); err != nil {
+			return fmt.Errorf("retry the issuance of certificate %s: %w", c.Name, explain(err))
+		}
+		klog.FromContext(ctx).Info("Asked for certificate again", "service", klog.KObj(service), "certificate", c.ID)
 	}
-	return *c.Status.Error
+	return fmt.Errorf("managed certificate %s for %s: %w", c.Name, strings.Join(c.DomainNames, ", "), errPending)
 }
 
 // secretCertificate uploads what a Secret holds, once for each of its contents.

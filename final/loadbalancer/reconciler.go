@@ -12,6 +12,7 @@ import (
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/flowcontrol"
 	cloudprovider "k8s.io/cloud-provider"
 	"k8s.io/klog/v2"
 
@@ -48,6 +49,7 @@ type Reconciler struct {
 	inventory    inventory
 	types        remembered[*hcloud.LoadBalancerType]
 	certificates remembered[*hcloud.Certificate]
+	issuance     *flowcontrol.Backoff // by ID of a managed certificate
 
 	mu     sync.Mutex
 	passes map[types.UID]*pass
@@ -67,6 +69,7 @@ func New(o Options) *Reconciler {
 		inventory:    inventory{client: &o.Client.LoadBalancer, after: map[types.UID]time.Time{}},
 		types:        remembered[*hcloud.LoadBalancerType]{read: o.Client.LoadBalancerType.All},
 		certificates: remembered[*hcloud.Certificate]{read: o.Client.Certificate.All},
+		issuance:     newIssuance(),
 		passes:       map[types.UID]*pass{},
 	}
 }

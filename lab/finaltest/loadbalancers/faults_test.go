@@ -2,11 +2,13 @@ package loadbalancers
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -102,6 +104,84 @@ func TestPendingCertificate(t *testing.T) {
 		s, err := f.kubernetes.CoreV1().Services("default").Get(t.Context(), "web", metav1.GetOptions{})
 		return err == nil && len(s.Status.LoadBalancer.Ingress[0].Ports) == 0, fmt.Sprint(s.Status, err)
 	})
+}
+
+// TestFailedCertificate has certificates that are refused: one always, one once.
+func TestFailedCertificate(t *testing.T) {
+	t.Parallel()
+	f := start(t, 1)
+	f.startCCM("HCLOUD_LOAD_BALANCERS_REPAIR_PERIOD=1s")
+	f.initialized(1)
+	managed := func(domain string) map[string]string {
+		return map[string]string{"protocol": "https", "certificate-type": "managed", "http-managed-certificate-domains": domain}
+	}
+	refused := []string{"--fail", "--code", "ca_dns_validation_failed", "--message", "DNS says otherwise"}
+	f.cloud(append([]string{"fault", "add", "POST", "/certificates"}, refused...)...)
+	f.cloud(append([]string{"fault", "add", "POST", "/certificates/*/actions/retry"}, refused...)...)
+	always := f.service("always", 1, managed("a.example.org"))
+	f.told(always, "CertificateFailed", "for a.example.org could not be issued: DNS says otherwise (ca_dns_validation_failed)")
+
+	// Ten passes later it has been tried again once, and told once.
+	f.cloud("fault", "clear")
+	lists := f.number("GET", "/load_balancers")
+	f.eventually("ten more passes", time.Minute, func() (bool, string) {
+		n := f.number("GET", "/load_balancers") - lists
+		return n >= 10, fmt.Sprint(n)
+	})
+	if n := f.number("POST", "/certificates/*/actions/retry"); n != 1 {
+		t.Errorf("%d retries, want 1", n)
+	}
+	if n := f.number("POST", "/certificates"); n != 1 {
+		t.Errorf("%d certificates were asked for, want 1", n)
+	}
+	if events := f.events(always, "CertificateFailed"); len(events) != 1 || events[0].Count > 1 {
+		t.Errorf("events: %v", events)
+	}
+
+	f.cloud(append([]string{"fault", "add", "POST", "/certificates"}, refused...)...)
+	f.service("once", 1, managed("b.example.org"))
+	f.eventually("the second attempt succeeds", time.Minute, func() (bool, string) {
+		out := f.cloud("load-balancer", "list", "-o", "format={{range .Services}}{{.Protocol}}{{end}}")
+		return strings.Contains(out, "https"), out
+	})
+	if n := f.number("POST", "/certificates/*/actions/retry"); n != 2 {
+		t.Errorf("%d retries, want 2", n)
+	}
+}
+
+// told waits for an event of a Service with a text.
+func (f *fixture) told(s *corev1.Service, reason, text string) {
+	f.t.Helper()
+	f.eventually("event "+reason, time.Minute, func() (bool, string) {
+		var messages []string
+		for _, e := range f.events(s, reason) {
+			messages = append(messages, e.Message)
+		}
+		all := strings.Join(messages, "\n")
+		return strings.Contains(all, text), all
+	})
+}
+
+func (f *fixture) events(s *corev1.Service, reason string) []corev1.Event {
+	f.t.Helper()
+	list, err := f.kubernetes.CoreV1().Events(s.Namespace).List(f.t.Context(), metav1.ListOptions{
+		FieldSelector: fmt.Sprintf("reason=%s,involvedObject.uid=%s", reason, s.UID),
+	})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return list.Items
+}
+
+// number counts requests of a method and path since the journal was cleared.
+func (f *fixture) number(method, path string) int {
+	f.t.Helper()
+	out := f.cloud("requests", "--method", method, "--path", path, "--count")
+	n, err := strconv.Atoi(strings.TrimSpace(out))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return n
 }
 
 // TestFaults disturbs each kind of request in each way once. In the end there is
