@@ -40,7 +40,7 @@ rollingUpdate: null
 {{- end }}
 {{- end }}
 
-{{/* Flags and their values, as a map of texts. */}}
+{{/* Flags and their values, as a map of texts. As JSON, a million is not 1e+06. */}}
 {{- define "hcloud-cloud-controller-manager.args" -}}
 {{- $strategy := include "hcloud-cloud-controller-manager.strategy" . | fromYaml }}
 {{- $alone := and (eq .Values.kind "Deployment") (le (int .Values.replicaCount) 1) (eq $strategy.type "Recreate") }}
@@ -50,13 +50,14 @@ rollingUpdate: null
 {{- end }}
 {{- range $flag, $value := .Values.args }}
 {{- if not (kindIs "invalid" $value) }}
-{{- $_ := set $args $flag (toString $value) }}
+{{- $_ := set $args $flag (kindIs "float64" $value | ternary (toJson $value) (toString $value)) }}
 {{- end }}
 {{- end }}
 {{- toYaml $args }}
 {{- end }}
 
-{{/* Environment variables, as a map of what follows their names. */}}
+{{/* Environment variables, as a map of what follows their names. A value goes before
+the valueFrom that values.yaml may have. */}}
 {{- define "hcloud-cloud-controller-manager.env" -}}
 {{- $env := dict }}
 {{- if .Values.networking.enabled }}
@@ -68,6 +69,11 @@ rollingUpdate: null
 {{- range $name, $value := .Values.env }}
 {{- if $value }}
 {{- $_ := set $env $name $value }}
+{{- end }}
+{{- end }}
+{{- range $name, $value := $env }}
+{{- if hasKey $value "value" }}
+{{- $_ := set $env $name (pick $value "value") }}
 {{- end }}
 {{- end }}
 {{- tpl (toYaml $env) . }}
