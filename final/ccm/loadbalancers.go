@@ -52,9 +52,6 @@ func newLoadBalancers(client *hcloud.Client, network *hcloud.Network, c config.L
 		Cluster:  l.clusterID,
 		Owner:    l.owner,
 		Current:  l.current,
-		Secret: func(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
-			return l.kubernetes.CoreV1().Secrets(namespace).Get(ctx, name, metav1.GetOptions{})
-		},
 	})
 	l.repair = loadbalancer.NewRepair(l.reconciler, l.services, shared.Core().V1().Nodes().Lister(), c.RepairPeriod)
 	return l

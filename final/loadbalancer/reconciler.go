@@ -34,7 +34,7 @@ type Options struct {
 	// Current returns what is known of a Service and the Nodes now. A pass may have
 	// waited for another one, and must not bring back what was true before.
 	Current func(*corev1.Service, []*corev1.Node) (*corev1.Service, []*corev1.Node)
-	// Secret returns a Secret of this cluster.
+	// Secret returns a Secret of this cluster. NewRepair sets it.
 	Secret func(ctx context.Context, namespace, name string) (*corev1.Secret, error)
 	// Observe is told how each pass for a Service has ended. It may be nil.
 	Observe func(service types.UID, err error)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"strconv"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -21,15 +22,19 @@ import (
 
 // Repair asks for passes that the service controller does not ask for: when a
 // load balancer was changed or deleted in the cloud, when labels of Nodes change,
-// and when the cloud was busy with something.
+// when a Secret changes that a Service names, and when the cloud was busy with
+// something.
 type Repair struct {
 	Reconciler *Reconciler
 	Services   corelisters.ServiceLister
 	Nodes      corelisters.NodeLister
-	Client     coreclient.CoreV1Interface // for the status
+	Client     coreclient.CoreV1Interface // for the status, and Secrets
 	Period     time.Duration              // between two looks at all load balancers, more or less
 
 	queue workqueue.TypedRateLimitingInterface[types.NamespacedName]
+
+	mu      sync.Mutex
+	watched map[types.NamespacedName]bool // Secrets
 }
 
 // repairWorkers is how many passes run at once, so that one that is stuck holds
@@ -38,9 +43,9 @@ const repairWorkers = 4
 
 // NewRepair returns a Repair that can be asked, and works once it runs.
 func NewRepair(reconciler *Reconciler, services corelisters.ServiceLister, nodes corelisters.NodeLister, period time.Duration) *Repair {
-	r := &Repair{Reconciler: reconciler, Services: services, Nodes: nodes, Period: period}
+	r := &Repair{Reconciler: reconciler, Services: services, Nodes: nodes, Period: period, watched: map[types.NamespacedName]bool{}}
 	r.queue = workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](5*time.Second, 5*time.Minute))
-	reconciler.Again = r.Again
+	reconciler.Again, reconciler.Secret = r.Again, r.Secret
 	return r
 }
 

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"math/big"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -50,19 +49,23 @@ func TestL14(t *testing.T) {
 	f.ready(3, 2)
 }
 
-// TestTLSSecret uploads a Secret, and rotates it.
+// TestTLSSecret uploads a Secret, and rotates it, with different rights. Where it
+// may be watched, nothing else makes the CCM look within the time that the test
+// waits.
 func TestTLSSecret(t *testing.T) {
 	t.Parallel()
 	f := start(t, 1)
-	f.startCCM("HCLOUD_LOAD_BALANCERS_REPAIR_PERIOD=1s")
-	f.initialized(1)
-	secrets := f.kubernetes.CoreV1().Secrets("default")
-	secret := tlsSecret(t, "one.example.org")
-	if _, err := secrets.Create(t.Context(), secret, metav1.CreateOptions{}); err != nil {
+	f.kubectl("apply", "-f", filepath.Join(root(t), stage, "deploy", "rbac.yaml"))
+	account, err := f.Cluster.ServiceAccountKubeconfig(t.Context(), "kube-system", "cloud-controller-manager")
+	if err != nil {
 		t.Fatal(err)
 	}
-	f.service("web", 1, map[string]string{"protocol": "https", "http-tls-secret": secret.Name})
-	f.ready(1, 1)
+	f.kubeconfig = account
+	secrets := f.kubernetes.CoreV1().Secrets("default")
+	if _, err := secrets.Create(t.Context(), tlsSecret(t, "first.example.org"), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	f.service("web", 1, map[string]string{"protocol": "https", "http-tls-secret": "web-tls"})
 	served := func(domain string) func() (bool, string) {
 		return func() (bool, string) {
 			all, err := f.Client().Certificate.All(t.Context())
@@ -72,19 +75,73 @@ func TestTLSSecret(t *testing.T) {
 			return len(all[0].UsedBy) == 1 && all[0].DomainNames[0] == domain, fmt.Sprint(all[0].DomainNames, all[0].UsedBy)
 		}
 	}
-	f.eventually("the certificate is used", 20*time.Second, served("one.example.org"))
-
-	if _, err := secrets.Update(t.Context(), tlsSecret(t, "two.example.org"), metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
+	const late = "Changes of a Secret are noticed late"
+	role := []string{"create", "role", "web-tls", "--resource=secrets", "--resource-name=web-tls"}
+	before := "first.example.org"
+	for _, test := range []struct {
+		name   string
+		rights [][]string
+		env    []string
+		late   int
+	}{
+		{name: "all", rights: [][]string{{"apply", "-f", filepath.Join(root(t), stage, "deploy", "optional", "tls-secrets.yaml")}}},
+		{name: "this", rights: [][]string{
+			{"delete", "clusterrolebinding", "system:cloud-controller-manager:tls-secrets"},
+			append(role, "--verb=get,watch"),
+			{"create", "rolebinding", "web-tls", "--role=web-tls", "--serviceaccount=kube-system:cloud-controller-manager"},
+		}},
+		{name: "read", rights: [][]string{
+			{"delete", "role", "web-tls"}, append(role, "--verb=get"),
+		}, env: []string{"HCLOUD_LOAD_BALANCERS_REPAIR_PERIOD=1s"}, late: 1},
+	} {
+		for _, right := range test.rights {
+			f.kubectl(right...)
+		}
+		since := f.size()
+		f.startCCM(test.env...)
+		f.eventually(test.name+": the certificate is used", 20*time.Second, served(before))
+		f.logged(`reason="EnsuredLoadBalancer"`, 1, since)
+		f.cloud("requests", "clear")
+		domain := test.name + ".example.org"
+		if _, err := secrets.Update(t.Context(), tlsSecret(t, domain), metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		f.eventually(test.name+": the new certificate is used, and the old one gone", 20*time.Second, served(domain))
+		_, _, all := f.count("/certificates", "/load_balancers")
+		if !regexp.MustCompile(`(?s)POST /certificates 201.*/actions/update_service 201.*DELETE /certificates/`).MatchString(all) {
+			t.Errorf("%s: the new certificate was not there before the old one went:\n%s", test.name, all)
+		}
+		if got := strings.Count(f.logSince(since), late); got != test.late {
+			t.Errorf("%s: %d times %q in the log, want %d", test.name, got, late, test.late)
+		}
+		f.stop()
+		before = domain
 	}
-	f.eventually("the new certificate is used, and the old one gone", 20*time.Second, served("two.example.org"))
 
+	f.startCCM()
 	if err := f.kubernetes.CoreV1().Services("default").Delete(t.Context(), "web", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	f.eventually("no certificate is left", 20*time.Second, func() (bool, string) {
 		all, err := f.Client().Certificate.All(t.Context())
 		return err == nil && len(all) == 0, fmt.Sprint(len(all), err)
+	})
+}
+
+// TestLateSecret names a Secret before there is one.
+func TestLateSecret(t *testing.T) {
+	t.Parallel()
+	f := start(t, 1)
+	f.startCCM()
+	f.initialized(1)
+	web := f.service("web", 1, map[string]string{"protocol": "https", "http-tls-secret": "web-tls"})
+	f.told(web, "LoadBalancerIncomplete", `annotation load-balancer.hetzner.cloud/http-tls-secret: secrets "web-tls" not found`)
+	if _, err := f.kubernetes.CoreV1().Secrets("default").Create(t.Context(), tlsSecret(t, "late.example.org"), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	f.eventually("the listener is there", 20*time.Second, func() (bool, string) {
+		out := f.cloud("load-balancer", "list", "-o", "format={{range .Services}}{{.Protocol}}{{end}}")
+		return out == "https\n", out
 	})
 }
 
@@ -273,11 +330,7 @@ func leakLines(report string) []string {
 func TestPolicy(t *testing.T) {
 	t.Parallel()
 	f := start(t, 0)
-	kubectl := exec.CommandContext(t.Context(), f.Cluster.Binaries().Kubectl, "apply", "-f", filepath.Join(root(t), stage, "deploy", "optional", "admission.yaml"))
-	kubectl.Env = append(os.Environ(), f.Environ()...)
-	if out, err := kubectl.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	f.kubectl("apply", "-f", filepath.Join(root(t), stage, "deploy", "optional", "admission.yaml"))
 	text, err := os.ReadFile(filepath.Join(root(t), stage, "loadbalancer", "testdata", "values.json"))
 	if err != nil {
 		t.Fatal(err)

@@ -29,6 +29,7 @@ type fixture struct {
 	kubernetes kubernetes.Interface
 	binary     string
 	log        string
+	kubeconfig string // of the CCM
 	ccm        *stack.CCM
 }
 
@@ -58,6 +59,7 @@ func start(t *testing.T, servers int) *fixture {
 	if f.kubernetes, err = kubernetes.NewForConfig(f.Cluster.Config()); err != nil {
 		t.Fatal(err)
 	}
+	f.kubeconfig = f.Cluster.Kubeconfig()
 	f.addServers(servers)
 	return f
 }
@@ -76,7 +78,7 @@ func (f *fixture) startCCM(env ...string) {
 	f.t.Helper()
 	env = append([]string{"HCLOUD_LOAD_BALANCERS_LOCATION=fsn1", "HCLOUD_METRICS_ENABLED=false", "HCLOUD_NETWORK_ROUTES_ENABLED=false"}, env...)
 	var err error
-	if f.ccm, err = f.StartCCM(f.binary, f.log, f.Cluster.Kubeconfig(), env, nil); err != nil {
+	if f.ccm, err = f.StartCCM(f.binary, f.log, f.kubeconfig, env, nil); err != nil {
 		f.t.Fatal(err)
 	}
 }
@@ -103,6 +105,15 @@ func (f *fixture) run(args ...string) string {
 		f.t.Fatalf("%s: %v\n%s", strings.Join(args, " "), err, errOut.String())
 	}
 	return string(out)
+}
+
+func (f *fixture) kubectl(args ...string) {
+	f.t.Helper()
+	cmd := exec.CommandContext(f.t.Context(), f.Cluster.Binaries().Kubectl, args...)
+	cmd.Env = append(os.Environ(), f.Environ()...)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		f.t.Fatalf("kubectl %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
 }
 
 func (f *fixture) cloud(args ...string) string {
