@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -19,13 +20,19 @@ import (
 	"example.com/ccm-from-scratch/lab/stack"
 )
 
+// serviceAccount is whom all CCMs of these tests act as, with the rights that the
+// manifests of the last stage give it.
+const serviceAccount = "cloud-controller-manager"
+
 // lab is a lab of a test's own, with the last stage as its CCM.
 type lab struct {
 	*testing.T
 	*stack.Stack
-	client kubernetes.Interface
-	binary string
-	log    string // path of the CCM's log
+	client     kubernetes.Interface
+	binary     string
+	kubeconfig string // of the CCMs
+	log        string // path of their log
+	audit      string // path of the API server's
 }
 
 func newLab(t *testing.T, o stack.Options) *lab {
@@ -38,7 +45,8 @@ func newLab(t *testing.T, o stack.Options) *lab {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o.Log = t.Output()
+	dir := t.TempDir()
+	o.Log, o.Audit = t.Output(), filepath.Join(dir, "audit.log")
 	s, err := stack.Start(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
@@ -54,14 +62,32 @@ func newLab(t *testing.T, o stack.Options) *lab {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &lab{T: t, Stack: s, client: client, binary: binary, log: filepath.Join(t.TempDir(), "ccm.log")}
+	l := &lab{T: t, Stack: s, client: client, binary: binary, log: filepath.Join(dir, "ccm.log"), audit: o.Audit}
+	l.apply(filepath.Join(root, "final", "deploy", "rbac.yaml"))
+	if l.kubeconfig, err = s.Cluster.ServiceAccountKubeconfig(t.Context(), "kube-system", serviceAccount); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(l.nothingForbidden)
+	return l
+}
+
+// apply applies a manifest.
+func (l *lab) apply(path string) {
+	l.Helper()
+	kubectl := exec.CommandContext(l.Context(), l.Cluster.Binaries().Kubectl, "apply", "-f", path)
+	kubectl.Env = append(os.Environ(), l.Environ()...)
+	if out, err := kubectl.CombinedOutput(); err != nil {
+		l.Fatalf("%v\n%s", err, out)
+	}
 }
 
 // start starts a CCM that ends with the test.
 func (l *lab) start(env []string, flags ...string) *stack.CCM {
 	l.Helper()
-	env = append([]string{"HCLOUD_METRICS_ENABLED=false"}, env...)
-	ccm, err := l.StartCCM(l.binary, l.log, l.Cluster.Kubeconfig(), env, flags)
+	env = append([]string{"HCLOUD_METRICS_ENABLED=false", "HCLOUD_LOAD_BALANCERS_LOCATION=fsn1"}, env...)
+	// In a pod these come from the pod's ServiceAccount, too.
+	flags = append([]string{"--authentication-kubeconfig=" + l.kubeconfig, "--authorization-kubeconfig=" + l.kubeconfig}, flags...)
+	ccm, err := l.StartCCM(l.binary, l.log, l.kubeconfig, env, flags)
 	if err != nil {
 		l.Fatal(err)
 	}

@@ -106,7 +106,7 @@ func TestC03(t *testing.T) {
 	}{
 		{
 			name: "three bad values",
-			env:  []string{"HCLOUD_METRICS_ENABLED=maybe", "HCLOUD_INSTANCES_ADDRESS_FAMILY=ipv5", "HCLOUD_LOAD_BALANCERS_LOCATION=fsn1", "HCLOUD_LOAD_BALANCERS_NETWORK_ZONE=eu-central"},
+			env:  []string{"HCLOUD_METRICS_ENABLED=maybe", "HCLOUD_INSTANCES_ADDRESS_FAMILY=ipv5", "HCLOUD_LOAD_BALANCERS_NETWORK_ZONE=eu-central"},
 			want: []string{`HCLOUD_METRICS_ENABLED "maybe": want true or false`, `HCLOUD_INSTANCES_ADDRESS_FAMILY "ipv5": want`, `HCLOUD_LOAD_BALANCERS_LOCATION "fsn1" and HCLOUD_LOAD_BALANCERS_NETWORK_ZONE "eu-central"`},
 		},
 		{name: "no token", env: []string{"HCLOUD_TOKEN= "}, want: []string{"HCLOUD_TOKEN is not set"}},
