@@ -35,8 +35,6 @@ rollingUpdate:
   maxUnavailable: 1
 {{- else -}}
 type: Recreate
-# Says that what another strategy has left is to go.
-rollingUpdate: null
 {{- end }}
 {{- end }}
 

@@ -53,8 +53,8 @@ var sets = []struct {
 		env:     []string{"HCLOUD_TOKEN"},
 	},
 	{
-		name: "one replica, and a strategy that runs two for a while", values: "strategy: {type: RollingUpdate}",
-		objects: []string{deployment, leaseRole, leaseBinding}, strategy: "RollingUpdate",
+		name: "one replica, and a strategy that runs two for a while", values: "strategy: {type: RollingUpdate, rollingUpdate: {maxSurge: 1, maxUnavailable: 0}}",
+		objects: []string{deployment, leaseRole, leaseBinding}, strategy: "RollingUpdate 1 0",
 		args: []string{watch, "--leader-elect=true"},
 		env:  []string{"HCLOUD_TOKEN"},
 	},
@@ -100,7 +100,7 @@ var sets = []struct {
 		},
 	},
 	{
-		name: "everything", values: "everything.yaml", strategy: "RollingUpdate",
+		name: "everything", values: "everything.yaml", strategy: "RollingUpdate 1 0",
 		objects: []string{
 			"ClusterRole " + name + ":tls-secrets", "ClusterRoleBinding " + name + ":tls-secrets",
 			deployment, "NetworkPolicy kube-system/" + name, disruptionBudget, podMonitor, leaseRole, leaseBinding,
