@@ -156,9 +156,12 @@ func (l *LoadBalancers) EnsureLoadBalancer(ctx context.Context, _ string, servic
 }
 
 // UpdateLoadBalancer is called for every Service when the set of nodes changes.
-// On an error the controller calls EnsureLoadBalancer.
-func (l *LoadBalancers) UpdateLoadBalancer(ctx context.Context, _ string, service *corev1.Service, nodes []*corev1.Node) error {
-	return l.reconciler.Update(ctx, service, nodes)
+// The controller looks at the next change only after all calls have ended, so
+// one load balancer that is stuck would keep all others from getting new targets.
+// So the pass is made elsewhere, which tries again by itself.
+func (l *LoadBalancers) UpdateLoadBalancer(_ context.Context, _ string, service *corev1.Service, _ []*corev1.Node) error {
+	l.repair.Again(service, 0)
+	return nil
 }
 
 // EnsureLoadBalancerDeleted is called when a Service is deleted or changes its

@@ -83,6 +83,16 @@ func (s Step) What() string {
 	return string(s.Kind)
 }
 
+// shown tells whether the status of a Service may show what a step changes: the
+// addresses, or whether a listener expects the PROXY protocol.
+func (s Step) shown() bool {
+	switch s.Kind {
+	case Detach, Attach, EnablePublic, DisablePublic, AddListener, UpdateListener, DeleteListener:
+		return true
+	}
+	return false
+}
+
 // Plan returns the steps, in their order, that make a load balancer what is
 // desired, none if it is that already. typ is the type that it is to have, nil
 // if nobody knows it. waiting is true if more steps will be due once the load

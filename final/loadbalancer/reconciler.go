@@ -132,7 +132,7 @@ func (r *Reconciler) Ensure(ctx context.Context, service *corev1.Service, nodes 
 	pass, unlock := r.lock(service)
 	defer unlock()
 	pass.deleted = false
-	return r.reconcile(ctx, pass, service, nodes, true)
+	return r.reconcile(ctx, pass, service, nodes)
 }
 
 // Repair is Ensure for a Service that the caller may know of from earlier. If it
@@ -143,15 +143,7 @@ func (r *Reconciler) Repair(ctx context.Context, service *corev1.Service, nodes 
 	if pass.deleted {
 		return nil, nil
 	}
-	return r.reconcile(ctx, pass, service, nodes, true)
-}
-
-// Update is Ensure for where nobody takes a status: it creates nothing.
-func (r *Reconciler) Update(ctx context.Context, service *corev1.Service, nodes []*corev1.Node) error {
-	pass, unlock := r.lock(service)
-	defer unlock()
-	_, err := r.reconcile(ctx, pass, service, nodes, false)
-	return err
+	return r.reconcile(ctx, pass, service, nodes)
 }
 
 // draft is what a pass has found out before it changes anything.
@@ -293,7 +285,7 @@ func (r *Reconciler) labelled(ctx context.Context, service *corev1.Service) (*hc
 	return nil, nil
 }
 
-func (r *Reconciler) reconcile(ctx context.Context, pass *pass, service *corev1.Service, nodes []*corev1.Node, create bool) (_ *corev1.LoadBalancerStatus, err error) {
+func (r *Reconciler) reconcile(ctx context.Context, pass *pass, service *corev1.Service, nodes []*corev1.Node) (_ *corev1.LoadBalancerStatus, err error) {
 	defer func() { r.observe(service, err) }()
 	ctx, cancel := context.WithTimeout(ctx, passTimeout)
 	defer cancel()
@@ -309,27 +301,24 @@ func (r *Reconciler) reconcile(ctx context.Context, pass *pass, service *corev1.
 	r.warn(pass, service, p.warnings)
 	lb := p.actual
 	if lb == nil {
-		if !create {
-			return nil, nil
-		}
 		if lb, err = r.create(ctx, service, p.desired); err != nil {
 			return nil, joinErrors(append(p.faults, err)...)
 		}
 	}
-	changed, waiting, err := r.apply(ctx, service, p, lb)
+	shown, waiting, err := r.apply(ctx, service, p, lb)
 	if waiting {
 		p.again = healthDelay
 	}
 	if p.again > 0 && err == nil {
 		r.Again(service, p.again)
 	}
-	if changed && create { // otherwise nobody takes a status
+	if shown {
 		var gone error
 		lb, gone = r.reload(ctx, lb.ID)
 		err = joinErrors(err, gone)
 	}
 	err = joinErrors(append(p.faults, err)...)
-	if lb == nil || !create {
+	if lb == nil {
 		return nil, err
 	}
 	status := Status(service, p.settings, lb, p.desired.Failed)
@@ -363,8 +352,9 @@ func (r *Reconciler) create(ctx context.Context, service *corev1.Service, d *Des
 }
 
 // apply makes a load balancer what is desired. A step that fails does not keep
-// the others from being made; one that does not end does.
-func (r *Reconciler) apply(ctx context.Context, service *corev1.Service, p *draft, lb *hcloud.LoadBalancer) (changed, waiting bool, err error) {
+// the others from being made; one that does not end does. shown is true if the
+// Service's status may show what has changed.
+func (r *Reconciler) apply(ctx context.Context, service *corev1.Service, p *draft, lb *hcloud.LoadBalancer) (shown, waiting bool, err error) {
 	typ := p.typ
 	if typ == nil {
 		typ = lb.LoadBalancerType
@@ -393,7 +383,7 @@ func (r *Reconciler) apply(ctx context.Context, service *corev1.Service, p *draf
 	if slices.ContainsFunc(steps, func(s Step) bool { return s.Kind == UpdateListener || s.Kind == DeleteListener }) && hasCertificates(lb) {
 		errs = append(errs, r.deleteUnused(ctx, service, p.desired))
 	}
-	return true, waiting, joinErrors(errs...)
+	return slices.ContainsFunc(steps, Step.shown), waiting, joinErrors(errs...)
 }
 
 func (r *Reconciler) reload(ctx context.Context, id int64) (*hcloud.LoadBalancer, error) {

@@ -20,10 +20,10 @@ import (
 	"example.com/ccm-from-scratch/final/events"
 )
 
-// Repair asks for passes that the service controller does not ask for: when a
-// load balancer was changed or deleted in the cloud, when labels of Nodes change,
-// when a Secret changes that a Service names, and when the cloud was busy with
-// something.
+// Repair makes passes that the service controller does not ask for: when a load
+// balancer was changed or deleted in the cloud, when labels of Nodes change, when
+// a Secret changes that a Service names, and when the cloud was busy with
+// something. It also makes those for which the service controller would wait.
 type Repair struct {
 	Reconciler *Reconciler
 	Services   corelisters.ServiceLister
@@ -39,7 +39,7 @@ type Repair struct {
 
 // repairWorkers is how many passes run at once, so that one that is stuck holds
 // up no other.
-const repairWorkers = 4
+const repairWorkers = 10
 
 // NewRepair returns a Repair that can be asked, and works once it runs.
 func NewRepair(reconciler *Reconciler, services corelisters.ServiceLister, nodes corelisters.NodeLister, period time.Duration) *Repair {
