@@ -76,7 +76,7 @@ func (r *Routes) ListRoutes(ctx context.Context, _ string) ([]*cloudprovider.Rou
 		return nil, err
 	}
 	if r.anyDeadEnd(all) { // or the answer is too old
-		if owners, err = r.owners(ctx, 0); err != nil {
+		if owners, err = r.owners(ctx, servers.JustNow); err != nil {
 			return nil, err
 		}
 	}
@@ -132,6 +132,11 @@ func (r *Routes) CreateRoute(ctx context.Context, _, _ string, route *cloudprovi
 		return err
 	}
 	// It leads to a server that had this pod CIDR before, or to another cluster's.
+	if !r.exists(present) { // or that one is too new to be known
+		if _, err := r.owners(ctx, servers.JustNow); err != nil {
+			return err
+		}
+	}
 	if r.foreign(present) {
 		r.events.Warn(node, events.RouteConflict, "pod CIDR %s is routed to %s, a server that is none of this cluster's Nodes: two clusters must not share a range", wanted.Destination, present)
 		return fmt.Errorf("%s is routed to %s, a server that is none of this cluster's", wanted.Destination, present)
@@ -175,6 +180,14 @@ func (r *Routes) anyDeadEnd(all []routes.Route) bool {
 		}
 	}
 	return false
+}
+
+// exists tells whether a gateway was the IP of a server when last heard of.
+func (r *Routes) exists(gateway netip.Addr) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, exists := r.gateways[gateway]
+	return exists
 }
 
 // foreign tells whether a gateway is a server that has never been a Node of this
@@ -239,7 +252,8 @@ func (r *Routes) gateway(ctx context.Context, node *corev1.Node) (gateway netip.
 	if err != nil {
 		return gateway, false, nil
 	}
-	server, err := r.servers.ByID(ctx, id, 0)
+	// The controller asks in each pass for a route that cannot be made.
+	server, err := r.servers.ByID(ctx, id, r.servers.Calm())
 	if errors.Is(err, servers.ErrNotFound) {
 		return gateway, false, fmt.Errorf("server with ID %d: %w", id, cloudprovider.InstanceNotFound)
 	}

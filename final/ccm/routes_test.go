@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -82,17 +83,26 @@ func (a *networkAPI) start(t *testing.T) *hcloud.Client {
 		a.requests = append(a.requests, fmt.Sprintf("%s %s via %s", r.PathValue("verb"), route.Destination, route.Gateway))
 		answer(w, 201, map[string]any{"action": schema.Action{ID: 1, Status: "success"}})
 	})
-	httpServer := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	transport := roundTripper(func(r *http.Request) (*http.Response, error) {
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		if r.Method == http.MethodGet {
 			a.requests = append(a.requests, "GET "+r.URL.Path)
 		}
+		w := httptest.NewRecorder()
 		mux.ServeHTTP(w, r)
-	}))
-	t.Cleanup(httpServer.Close)
-	return hcloud.NewClient(hcloud.WithEndpoint(httpServer.URL), hcloud.WithToken("token"))
+		response := w.Result()
+		response.Request = r
+		return response, nil
+	})
+	return hcloud.NewClient(hcloud.WithEndpoint("http://api.invalid"), hcloud.WithToken("token"), hcloud.WithHTTPClient(&http.Client{Transport: transport}))
 }
+
+// roundTripper answers requests without a connection, so that a test may have a
+// clock of its own.
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 // writes returns the changes of the network so far.
 func (a *networkAPI) writes() []string {
@@ -251,6 +261,55 @@ func TestR01(t *testing.T) {
 	if diff := cmp.Diff(others, api.routes); diff != "" || len(api.writes()) > 0 {
 		t.Errorf("routes (-want +got):\n%s\n%v", diff, api.writes())
 	}
+}
+
+// TestR02 leaves a route of another cluster alone whose server is newer than the
+// list of servers.
+func TestR02(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := &networkAPI{servers: []int64{1, 2, 3}}
+		r, recorder := newTestRoutes(t, api)
+		pass(t, r)
+		time.Sleep(2 * servers.JustNow) // of the bubble's clock
+		api.servers = append(api.servers, 50)
+		api.routes = append(api.routes, schema.NetworkRoute{Destination: "10.244.1.0/24", Gateway: "10.0.0.50"})
+		if _, err := r.table.List(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		err := r.CreateRoute(t.Context(), "", "", &cloudprovider.Route{TargetNode: "node-1", DestinationCIDR: "10.244.1.0/24"})
+		if err == nil || !strings.Contains(err.Error(), "none of this cluster's") {
+			t.Errorf("error = %v", err)
+		}
+		if got := recorded(recorder); !strings.Contains(got, "RouteConflict") || len(api.writes()) > 0 {
+			t.Errorf("events = %q, changes = %v", got, api.writes())
+		}
+
+		time.Sleep(2 * servers.JustNow)
+		api.servers = append(api.servers, 51)
+		api.routes[0].Gateway = "10.0.0.51"
+		if listed := pass(t, r); len(listed)+len(api.writes()) > 0 {
+			t.Errorf("listed = %v, changes = %v", listed, api.writes())
+		}
+	})
+}
+
+// TestBlocked asks again and again for a route that cannot be made, and counts.
+func TestBlocked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := &networkAPI{servers: []int64{1, 2, 3, 50}, routes: []schema.NetworkRoute{{Destination: "10.244.1.0/24", Gateway: "10.0.0.50"}}}
+		r, _ := newTestRoutes(t, api)
+		for range 120 {
+			pass(t, r)
+			if err := r.CreateRoute(t.Context(), "", "", &cloudprovider.Route{TargetNode: "node-1", DestinationCIDR: "10.244.1.0/24"}); err == nil {
+				t.Fatal("the other cluster's route was replaced")
+			}
+			time.Sleep(30 * time.Second) // of the bubble's clock
+		}
+		// With so few servers a pass may have a list of its own.
+		if got := len(api.requests); got > 240 {
+			t.Errorf("%d requests in an hour, want 240 at most", got)
+		}
+	})
 }
 
 // TestR05 removes the route of a Node that is gone although its server is not.

@@ -41,8 +41,9 @@ const (
 	// pageSize is the most that the API puts on one page.
 	pageSize = 50
 
-	// justNow is an age that serves many who ask at the same time.
-	justNow = time.Second
+	// JustNow is an age that serves many who ask at the same time. It counts even
+	// where Options.MaxAge is more: for those who would otherwise destroy something.
+	JustNow = time.Second
 
 	// A name that no server has is asked for again and again, by every Node that is
 	// not ours. Each answer is good for longer than the one before.
@@ -228,7 +229,7 @@ func (s *Servers) ByName(ctx context.Context, name string) (*hcloud.Server, erro
 	asked := time.Now()
 	var server *hcloud.Server
 	if s.options.Mode == All && (!again || cheap) {
-		if err := s.list(ctx, justNow); err != nil {
+		if err := s.list(ctx, JustNow); err != nil {
 			return nil, err
 		}
 		server = s.named(name)
@@ -317,10 +318,10 @@ func (s *Servers) find(ctx context.Context, id int64, age time.Duration, confirm
 	list := s.options.Mode == All && s.listIsCheaper()
 	s.mu.Unlock()
 	if list {
-		if err := s.list(ctx, justNow); err != nil {
+		if err := s.list(ctx, JustNow); err != nil {
 			return nil, err
 		}
-		if r, ok := s.remembered(id, max(age, justNow), confirm); ok {
+		if r, ok := s.remembered(id, max(age, JustNow), confirm); ok {
 			return r.result(id)
 		}
 	}
@@ -401,7 +402,7 @@ func (s *Servers) named(name string) *hcloud.Server {
 // list reads the list of all servers unless the last one is new enough. After a
 // failure it returns the same error for a while.
 func (s *Servers) list(ctx context.Context, age time.Duration) error {
-	if age != justNow {
+	if age != JustNow {
 		age = max(age, s.options.MaxAge)
 	}
 	s.mu.Lock()

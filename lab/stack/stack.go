@@ -42,6 +42,10 @@ type Options struct {
 	Grace   time.Duration // see kubelet.Options
 	Audit   string        // see cluster.Options
 
+	// Beside is a lab whose cloud this one uses, too, as a second cluster in the same
+	// network. It must outlive this one. The kubelets of servers are the first one's.
+	Beside *Stack
+
 	// RealPeriods leaves the CCMs at their own periods, minutes in some cases.
 	// Otherwise the lab tells them to look at everything every other second.
 	RealPeriods bool
@@ -72,14 +76,10 @@ func Start(ctx context.Context, o Options) (_ *Stack, err error) {
 		}
 	}()
 
-	if err := s.startCloud(o); err != nil {
+	if o.Beside != nil {
+		s.Cloud, s.Endpoint = o.Beside.Cloud, o.Beside.Endpoint
+	} else if err := s.startCloud(ctx, o); err != nil {
 		return nil, fmt.Errorf("start the emulated cloud: %w", err)
-	}
-	if err := s.CloudCommand(ctx, io.Discard, "network", "create", "--name", Network, "--ip-range", "10.0.0.0/8"); err != nil {
-		return nil, err
-	}
-	if err := s.CloudCommand(ctx, io.Discard, "network", "add-subnet", Network, "--type", "cloud", "--network-zone", "eu-central", "--ip-range", "10.0.0.0/24"); err != nil {
-		return nil, err
 	}
 
 	s.Cluster, err = cluster.Start(ctx, cluster.Options{Log: o.Log, Audit: o.Audit})
@@ -87,6 +87,9 @@ func Start(ctx context.Context, o Options) (_ *Stack, err error) {
 		return nil, err
 	}
 	s.stop = append(s.stop, s.Cluster.Stop)
+	if o.Beside != nil {
+		return s, nil
+	}
 
 	client, err := kubernetes.NewForConfig(s.Cluster.Config())
 	if err != nil {
@@ -111,7 +114,8 @@ func Start(ctx context.Context, o Options) (_ *Stack, err error) {
 	return s, err
 }
 
-func (s *Stack) startCloud(o Options) error {
+// startCloud starts a cloud with a network.
+func (s *Stack) startCloud(ctx context.Context, o Options) error {
 	s.Cloud = cloud.New(cloud.Config{Profile: o.Profile})
 	s.Cloud.AddToken(Token, Project, cloud.ReadWrite)
 
@@ -140,7 +144,10 @@ func (s *Stack) startCloud(o Options) error {
 		s.Cloud.Close()
 		return server.Close()
 	})
-	return nil
+	if err := s.CloudCommand(ctx, io.Discard, "network", "create", "--name", Network, "--ip-range", "10.0.0.0/8"); err != nil {
+		return err
+	}
+	return s.CloudCommand(ctx, io.Discard, "network", "add-subnet", Network, "--type", "cloud", "--network-zone", "eu-central", "--ip-range", "10.0.0.0/24")
 }
 
 // AddServers creates n servers of the same kind, named worker-1 and so on, each
