@@ -22,8 +22,16 @@ type Expression struct {
 
 // Selector chooses series of a metric.
 type Selector struct {
-	Metric string   `json:"metric"`
-	Labels []string `json:"labels"` // that the expression takes for granted, sorted
+	Metric   string    `json:"metric"`
+	Matchers []Matcher `json:"matchers"`
+	Labels   []string  `json:"labels"` // that the expression takes for granted, sorted
+}
+
+// Matcher is what a selector wants of a label.
+type Matcher struct {
+	Label string `json:"label"`
+	Type  string `json:"type"` // =, !=, =~ or !~
+	Value string `json:"value"`
 }
 
 func main() {
@@ -59,8 +67,12 @@ func selectors(expr parser.Expr) []Selector {
 			return nil
 		}
 		used := map[string]bool{}
+		s := Selector{Metric: selector.Name, Matchers: []Matcher{}}
 		for _, matcher := range selector.LabelMatchers {
-			used[matcher.Name] = true
+			if matcher.Name != labels.MetricName {
+				s.Matchers = append(s.Matchers, Matcher{matcher.Name, matcher.Type.String(), matcher.Value})
+				used[matcher.Name] = true
+			}
 		}
 		for _, node := range above {
 			switch node := node.(type) {
@@ -72,8 +84,8 @@ func selectors(expr parser.Expr) []Selector {
 				}
 			}
 		}
-		delete(used, labels.MetricName)
-		found = append(found, Selector{Metric: selector.Name, Labels: slices.Sorted(maps.Keys(used))})
+		s.Labels = slices.Sorted(maps.Keys(used))
+		found = append(found, s)
 		return nil
 	})
 	return found
