@@ -226,35 +226,24 @@ func (p *planner) isTarget(server int64) bool {
 	})
 }
 
-// network attaches the load balancer where it should be. It can be in one
-// network only, and a change of its address needs a detachment. Others' private
-// targets would be lost with that, so then nothing happens.
+// network attaches the load balancer where it should be. Others' private targets
+// would be lost with a detachment, so then nothing happens.
 func (p *planner) network() {
 	if p.d.Network == 0 {
 		return
 	}
 	attach := Step{Kind: Attach, Network: p.d.Network, IP: p.d.PrivateIP, Subnet: p.d.Subnet, Why: "it is not attached"}
 	if len(p.actual.PrivateNet) > 0 {
-		now := p.actual.PrivateNet[0]
-		ip, _ := netip.AddrFromSlice(now.IP)
-		ip = ip.Unmap()
-		detach := Step{Kind: Detach, Network: now.Network.ID}
-		switch {
-		case now.Network.ID != p.d.Network:
-			detach.Why = "it is the wrong one"
-		case p.d.PrivateIP.IsValid() && ip != p.d.PrivateIP:
-			detach.Why = fmt.Sprintf("the private IP is %s instead of %s", ip, p.d.PrivateIP)
-		case p.d.Subnet.IsValid() && !p.d.Subnet.Contains(ip):
-			detach.Why = fmt.Sprintf("the private IP %s is not in the subnet %s", ip, p.d.Subnet)
-		default:
+		why := p.d.leaves(p.actual)
+		if why == "" {
 			return
 		}
 		if p.foreignPrivateTargets() {
 			return
 		}
 		p.detached = true
-		attach.Why = detach.Why
-		p.add(detach)
+		attach.Why = why
+		p.add(Step{Kind: Detach, Network: p.actual.PrivateNet[0].Network.ID, Why: why})
 	}
 	p.add(attach)
 }

@@ -185,7 +185,7 @@ func (r *Reconciler) prepare(ctx context.Context, service *corev1.Service, nodes
 		p.desired.Labels[AdoptedLabel] = "true"
 	}
 	if p.actual != nil {
-		if err := checkListeners(p.desired, p.actual); err != nil {
+		if err := joinErrors(checkListeners(p.desired, p.actual), r.checkMove(ctx, p.desired, p.actual)); err != nil {
 			return nil, err
 		}
 		p.warnings = append(p.warnings, notApplied(s, p.actual)...)
