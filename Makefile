@@ -48,6 +48,7 @@ generate: ## Rewrite what is generated: diff pages, tables, quotes, reference pa
 	go run ./tools/quote update
 	go run ./lab docs
 	go run ./final reference policy > final/deploy/optional/admission.yaml
+	cp final/deploy/optional/admission.yaml final/chart/files/admission.yaml
 
 .PHONY: propagate
 propagate: ## Carry an edit of stage FROM forward into all later ones: make propagate FROM=part1-skeleton

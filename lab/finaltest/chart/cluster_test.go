@@ -238,6 +238,16 @@ func (c *cluster) official(install string, upgrade ...string) {
 	c.helm("", "install", "hccm", "testdata/official", install)
 	theirs, installed := c.since(before), c.deployment()
 
+	if len(upgrade) > 0 {
+		_, err := helm(c.T, "", "upgrade", "hccm", chartDir, "--set=image.repository="+image, "--namespace=kube-system", "--kubeconfig="+c.Cluster.Kubeconfig())
+		const want = "spec.strategy.rollingUpdate: Forbidden: may not be specified when strategy `type` is 'Recreate'"
+		if err == nil || !strings.Contains(err.Error(), want) {
+			c.Errorf("without %q: %v, want %s", upgrade, err, want)
+		}
+		if diff := cmp.Diff(installed.Spec, c.deployment().Spec); diff != "" {
+			c.Errorf("the refused upgrade changed the Deployment (-before +after):\n%s", diff)
+		}
+	}
 	c.upgrade("hccm", read(c.T, "hccm.yaml"), upgrade...)
 	upgraded := c.deployment()
 	if upgraded.UID != installed.UID {

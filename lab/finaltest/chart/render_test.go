@@ -82,6 +82,12 @@ var sets = []struct {
 		env:  []string{"HCLOUD_TOKEN_FILE"},
 	},
 	{
+		name: "the values of the page", values: "install.yaml", strategy: "RollingUpdate 0 1",
+		objects: []string{deployment, disruptionBudget, leaseRole, leaseBinding},
+		args:    []string{"--cluster-cidr=10.42.0.0/16", watch, "--leader-elect=true"},
+		env:     []string{"HCLOUD_LOAD_BALANCERS_LOCATION", "HCLOUD_LOAD_BALANCERS_USE_PRIVATE_IP", "HCLOUD_NETWORK", "HCLOUD_TOKEN"},
+	},
+	{
 		name: "another name", values: "nameOverride: ccm", strategy: "Recreate",
 		objects: []string{"Deployment kube-system/ccm"},
 		args:    []string{watch, "--leader-elect=false"},
