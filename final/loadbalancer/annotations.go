@@ -68,6 +68,8 @@ type Settings struct {
 	Release  bool
 	NoRepair bool
 
+	RefuseSourceRanges bool
+
 	given map[string]bool // names, without Prefix, of the annotations that are there
 }
 
@@ -205,6 +207,8 @@ var Annotations = []Annotation{
 		Annotation{Scope: Always, Default: "false", Doc: "Let go of the load balancer: it keeps working as it is, loses our labels, and stays when the Service goes. Without the annotation it is taken back."}),
 	row("repair-disabled", boolean, func(s *Settings) *bool { return &s.NoRepair },
 		Annotation{Scope: Always, Default: "false", Doc: "Do not look for changes that somebody else has made to the load balancer. Changes of the Service and of Nodes are still applied, and undo them."}),
+	row("refuse-source-ranges", boolean, func(s *Settings) *bool { return &s.RefuseSourceRanges },
+		Annotation{Scope: Always, Default: "false", Doc: "Refuse the Service if it has spec.loadBalancerSourceRanges, which no load balancer of this cloud can obey. Without the annotation everybody is served, and an event says so. A load balancer that is there already stays as it is."}),
 	unread("id"),
 	unread("ipv4"),
 	unread("ipv6"),

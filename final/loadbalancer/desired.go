@@ -112,7 +112,7 @@ func Want(service *corev1.Service, nodes []*corev1.Node, s *Settings, network *h
 	if network != nil {
 		d.Network, d.PrivateIP, d.Subnet = network.ID, s.PrivateIPv4, s.PrivateSubnet
 	}
-	err := joinErrors(checkNetwork(s, network), checkCertificates(s, service))
+	err := joinErrors(checkNetwork(s, network), checkCertificates(s, service), checkSourceRanges(s, service))
 	listeners, refused := wantListeners(service, s)
 	d.Listeners = listeners
 	if len(listeners) == 0 {
@@ -171,6 +171,14 @@ func checkCertificates(s *Settings, service *corev1.Service) error {
 		return fmt.Errorf("annotation %scertificate-type: a managed certificate needs domains: set %[1]shttp-managed-certificate-domains", Prefix)
 	case s.CertificateType == hcloud.CertificateTypeUploaded && len(s.Certificates) == 0 && s.TLSSecret == "":
 		return fmt.Errorf("annotation %sprotocol: https needs a certificate: set %[1]shttp-certificates, %[1]shttp-tls-secret, or %[1]scertificate-type to managed", Prefix)
+	}
+	return nil
+}
+
+// checkSourceRanges refuses what would be open to everybody, if people want that.
+func checkSourceRanges(s *Settings, service *corev1.Service) error {
+	if ranges := service.Spec.LoadBalancerSourceRanges; s.RefuseSourceRanges && len(ranges) > 0 {
+		return fmt.Errorf("annotation %srefuse-source-ranges: load balancers cannot restrict traffic to spec.loadBalancerSourceRanges %v: remove one of the two", Prefix, ranges)
 	}
 	return nil
 }

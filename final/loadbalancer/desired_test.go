@@ -119,6 +119,11 @@ func TestWantErrors(t *testing.T) {
 		{name: "L15 no node port", network: network, change: func(s *corev1.Service) { s.Spec.Ports[0].NodePort = 0 }, want: []string{"port 80 has no node port: set allocateLoadBalancerNodePorts to true"}},
 		{name: "S30 no network", annotations: map[string]string{"use-private-ip": "true", "private-ipv4": "10.0.0.5"}, want: []string{"use-private-ip or variable HCLOUD_LOAD_BALANCERS_USE_PRIVATE_IP needs a network: set HCLOUD_NETWORK", "private-ipv4 needs a network: set HCLOUD_NETWORK"}},
 		{name: "no way to the targets", network: network, annotations: map[string]string{"disable-public-network": "true"}, want: []string{"disable-public-network leaves no way to the targets"}},
+		{
+			name: "S23 nobody is to be served who should not be", network: network, annotations: map[string]string{"refuse-source-ranges": "true"},
+			change: func(s *corev1.Service) { s.Spec.LoadBalancerSourceRanges = []string{"203.0.113.0/24"} },
+			want:   []string{"refuse-source-ranges: load balancers cannot restrict traffic to spec.loadBalancerSourceRanges [203.0.113.0/24]"},
+		},
 		{name: "https without a certificate", network: network, annotations: map[string]string{"protocol": "https"}, want: []string{"https needs a certificate"}},
 		{name: "a managed certificate without domains", network: network, annotations: map[string]string{"protocol": "https", "certificate-type": "managed"}, want: []string{"needs domains"}},
 		{name: "an address outside of the subnet", network: network, annotations: map[string]string{"private-ipv4": "10.0.0.5", "private-subnet-ip-range": "10.1.0.0/24"}, want: []string{"10.0.0.5 is not in the subnet 10.1.0.0/24"}},

@@ -218,7 +218,7 @@ func TestRemovalIsDeclarative(t *testing.T) {
 				}
 			})
 		}
-		if a.Scope == Always && effects == 0 && !slices.Contains([]string{"takeover", "release", "repair-disabled"}, a.Name) {
+		if a.Scope == Always && effects == 0 && !slices.Contains([]string{"takeover", "release", "repair-disabled", "refuse-source-ranges"}, a.Name) {
 			t.Errorf("%s has no effect, whatever its value", a.Name)
 		}
 	}

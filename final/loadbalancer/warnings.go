@@ -25,7 +25,7 @@ func warn(service *corev1.Service, s *Settings) []Warning {
 	}
 	spec := service.Spec
 	if len(spec.LoadBalancerSourceRanges) > 0 {
-		ignored("spec.loadBalancerSourceRanges %v has no effect: traffic is NOT restricted, everybody can connect", spec.LoadBalancerSourceRanges)
+		ignored("spec.loadBalancerSourceRanges %v has no effect: traffic is NOT restricted, everybody can connect; annotation %srefuse-source-ranges refuses that", spec.LoadBalancerSourceRanges, Prefix)
 	}
 	if spec.LoadBalancerIP != "" {
 		ignored("spec.loadBalancerIP %s has no effect: use the annotation %spublic-net-ipv4 or %[2]sprivate-ipv4", spec.LoadBalancerIP, Prefix)
