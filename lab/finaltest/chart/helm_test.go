@@ -133,22 +133,14 @@ func objects(t *testing.T, manifests string) []kruntime.Object {
 	}
 }
 
-// get returns the only object of a type that satisfies all conditions.
-func get[T kruntime.Object](t *testing.T, all []kruntime.Object, is ...func(T) bool) T {
+// get returns the only object of a type.
+func get[T kruntime.Object](t *testing.T, all []kruntime.Object) T {
 	t.Helper()
 	var found []T
-next:
 	for _, object := range all {
-		candidate, ok := object.(T)
-		if !ok {
-			continue
+		if o, ok := object.(T); ok {
+			found = append(found, o)
 		}
-		for _, is := range is {
-			if !is(candidate) {
-				continue next
-			}
-		}
-		found = append(found, candidate)
 	}
 	if len(found) != 1 {
 		t.Fatalf("%d objects of type %T, want one", len(found), *new(T))

@@ -53,6 +53,13 @@ var sets = []struct {
 		env:     []string{"HCLOUD_TOKEN"},
 	},
 	{
+		name: "another lease", values: "args: {leader-elect: true, leader-elect-resource-name: ours, leader-elect-resource-namespace: default}",
+		objects:  []string{deployment, "Role default/" + name + ":leader-election", "RoleBinding default/" + name + ":leader-election"},
+		args:     []string{watch, "--leader-elect=true", "--leader-elect-resource-name=ours", "--leader-elect-resource-namespace=default"},
+		env:      []string{"HCLOUD_TOKEN"},
+		strategy: "Recreate",
+	},
+	{
 		name: "one replica, and a strategy that runs two for a while", values: "strategy: {type: RollingUpdate, rollingUpdate: {maxSurge: 1, maxUnavailable: 0}}",
 		objects: []string{deployment, leaseRole, leaseBinding}, strategy: "RollingUpdate 1 0",
 		args: []string{watch, "--leader-elect=true"},
@@ -422,8 +429,13 @@ func TestLeaseName(t *testing.T) {
 	if lease == nil {
 		t.Fatal("--help does not tell the name of the lease")
 	}
-	role := get[*rbacv1.Role](t, objects(t, render(t, "replicaCount: 2")))
-	if diff := gocmp.Diff([]string{string(lease[1])}, role.Rules[1].ResourceNames); diff != "" {
-		t.Errorf("names (-want +got):\n%s", diff)
+	for values, want := range map[string]string{
+		"replicaCount: 2": string(lease[1]),
+		"{replicaCount: 2, args: {leader-elect-resource-name: ours}}": "ours",
+	} {
+		role := get[*rbacv1.Role](t, objects(t, render(t, values)))
+		if diff := gocmp.Diff([]string{want}, role.Rules[1].ResourceNames); diff != "" {
+			t.Errorf("names with %s (-want +got):\n%s", values, diff)
+		}
 	}
 }
