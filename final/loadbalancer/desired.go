@@ -133,7 +133,9 @@ func Want(service *corev1.Service, nodes []*corev1.Node, s *Settings, network *h
 	return d, append(warnings, warn(service, s)...), nil
 }
 
-// checkNetwork refuses what no load balancer can be.
+// checkNetwork refuses what no load balancer can be. One without its public
+// interface has to be in a network, and all its targets too. API reference,
+// disable the public interface.
 func checkNetwork(s *Settings, network *hcloud.Network) error {
 	var errs []error
 	switch {
