@@ -134,6 +134,21 @@ func (l *lab) logText() string {
 	return string(text)
 }
 
+// asked returns how often the controllers have called a method of ours.
+func (l *lab) asked(ccm *stack.CCM, method string) int {
+	l.Helper()
+	metrics, err := ccm.Get(l.Context(), "/metrics")
+	if err != nil {
+		l.Fatal(err)
+	}
+	var n int
+	_, rest, called := strings.Cut(metrics, fmt.Sprintf("\ncloud_controller_manager_operations_total{op=%q} ", method))
+	if _, err := fmt.Sscan(rest, &n); called && err != nil {
+		l.Fatal(err)
+	}
+	return n
+}
+
 // eventually waits until missing returns nothing.
 func (l *lab) eventually(within time.Duration, missing func() string) {
 	l.Helper()
