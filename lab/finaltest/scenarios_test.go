@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
@@ -165,6 +166,55 @@ func TestL04(t *testing.T) {
 	if nodes := l.nodes(); len(nodes) != 1 || nodes[0].Name != "worker-2" {
 		t.Errorf("Nodes = %v", nodes)
 	}
+}
+
+// TestN09 gives a server another public IPv4 and another type, as its owner would:
+// while it is off. The Node follows both at the next refresh, five minutes in a
+// cluster and two seconds here.
+func TestN09(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, stack.Options{})
+	ctx := t.Context()
+	if err := l.AddServers(ctx, 1, stack.Network); err != nil {
+		t.Fatal(err)
+	}
+	l.start(nil)
+	l.eventually(30*time.Second, l.initialized(1))
+	server, _, err := l.Client().Server.GetByName(ctx, "worker-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := server.PublicNet.IPv4
+	has := func(instanceType, ip string) func() string {
+		return l.node("worker-1", func(node corev1.Node) bool {
+			external := corev1.NodeAddress{Type: corev1.NodeExternalIP, Address: ip}
+			return slices.Contains(node.Status.Addresses, external) && node.Labels[corev1.LabelInstanceTypeStable] == instanceType
+		})
+	}
+	l.eventually(30*time.Second, has("cx23", before.IP.String()))
+
+	l.cloud("server poweroff worker-1")
+	wait := func(action *hcloud.Action, _ *hcloud.Response, err error) {
+		t.Helper()
+		if err == nil && action != nil {
+			err = l.Client().Action.WaitFor(ctx, action)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	created, _, err := l.Client().PrimaryIP.Create(ctx, hcloud.PrimaryIPCreateOpts{Name: "next", Type: hcloud.PrimaryIPTypeIPv4, Location: "fsn1", AutoDelete: hcloud.Ptr(true)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wait(l.Client().PrimaryIP.Unassign(ctx, before.ID))
+	wait(l.Client().PrimaryIP.Assign(ctx, hcloud.PrimaryIPAssignOpts{ID: created.PrimaryIP.ID, AssigneeID: server.ID, AssigneeType: "server"}))
+	l.cloud("server change-type worker-1 cpx22")
+	l.cloud("server poweron worker-1")
+	l.eventually(60*time.Second, has("cpx22", created.PrimaryIP.IP.String()))
+	l.eventually(30*time.Second, l.node("worker-1", func(node corev1.Node) bool {
+		return !slices.ContainsFunc(node.Status.Addresses, func(a corev1.NodeAddress) bool { return a.Address == before.IP.String() })
+	}))
 }
 
 // TestC01 starts with tokens of all shapes. One that is odd works, and is told; none
