@@ -27,7 +27,8 @@ import (
 // countingAPI is an API with n servers and network 7, without a connection, so
 // that hours pass at once. It notes when it was asked.
 type countingAPI struct {
-	n int
+	n     int
+	first int // ID
 
 	mu    sync.Mutex
 	asked []time.Time
@@ -39,14 +40,15 @@ func (a *countingAPI) RoundTrip(r *http.Request) (*http.Response, error) {
 	a.mu.Unlock()
 	server := func(id int) schema.Server { return schema.Server{ID: int64(id), Name: fmt.Sprintf("node-%d", id)} }
 	var body any
+	status := http.StatusOK
 	switch path := r.URL.Path; {
 	case path == "/servers":
 		page, _ := strconv.Atoi(r.URL.Query().Get("page"))
 		size, _ := strconv.Atoi(r.URL.Query().Get("per_page"))
 		page = max(page, 1)
 		var list []schema.Server
-		for id := (page-1)*size + 1; id <= min(a.n, page*size); id++ {
-			list = append(list, server(id))
+		for n := (page - 1) * size; n < min(a.n, page*size); n++ {
+			list = append(list, server(a.first+n))
 		}
 		pagination := schema.MetaPagination{Page: page, PerPage: size, LastPage: (a.n + size - 1) / size, TotalEntries: a.n}
 		if page < pagination.LastPage {
@@ -58,6 +60,10 @@ func (a *countingAPI) RoundTrip(r *http.Request) (*http.Response, error) {
 		if err != nil {
 			return nil, err
 		}
+		if id < a.first || id >= a.first+a.n {
+			status, body = http.StatusNotFound, schema.ErrorResponse{Error: schema.Error{Code: "not_found", Message: "not found"}}
+			break
+		}
 		body = schema.ServerGetResponse{Server: server(id)}
 	case path == "/networks/7":
 		body = schema.NetworkGetResponse{Network: schema.Network{ID: 7, IPRange: "10.0.0.0/8"}}
@@ -66,7 +72,7 @@ func (a *countingAPI) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	text, err := json.Marshal(body)
 	return &http.Response{
-		StatusCode: http.StatusOK,
+		StatusCode: status,
 		Header:     http.Header{"Content-Type": {"application/json"}},
 		Body:       io.NopCloser(bytes.NewReader(text)),
 		Request:    r,
@@ -93,19 +99,24 @@ func TestBudget(t *testing.T) {
 		name        string
 		nodes, lost int
 		each        time.Duration // between two Nodes that are lost
+		strange     bool          // the servers are those of another project
 	}{
-		{"10 Nodes, all are lost at once", 10, 10, 0},
-		{"200 Nodes, all are lost within ten minutes", 200, 200, 3 * time.Second},
-		{"1,000 Nodes, 10 are lost at once", 1000, 10, 0},
-		{"1,000 Nodes, all are lost within 20 seconds", 1000, 1000, 20 * time.Millisecond},
-		{"1,000 Nodes, one is lost in each minute", 1000, 120, time.Minute},
+		{"10 Nodes, all are lost at once", 10, 10, 0, false},
+		{"200 Nodes, all are lost within ten minutes", 200, 200, 3 * time.Second, false},
+		{"1,000 Nodes, 10 are lost at once", 1000, 10, 0, false},
+		{"1,000 Nodes, all are lost within 20 seconds", 1000, 1000, 20 * time.Millisecond, false},
+		{"1,000 Nodes, one is lost in each minute", 1000, 120, time.Minute, false},
+		{"1,000 Nodes, 10 are lost, and so is the right token", 1000, 10, 0, true},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				api := &countingAPI{n: test.nodes}
-				runControllers(t, api, test.lost, test.each)
+				api := &countingAPI{n: test.nodes, first: 1}
+				if test.strange {
+					api.first = 1_000_000
+				}
+				runControllers(t, api, test.lost, test.each, test.strange)
 				got := api.busiestHour()
 				t.Logf("%d requests in the busiest hour", got)
 				if got > most {
@@ -118,7 +129,7 @@ func TestBudget(t *testing.T) {
 
 // runControllers plays the library's controllers, with the periods that they have
 // by default, for 75 minutes in which Nodes are lost.
-func runControllers(t *testing.T, api *countingAPI, lost int, each time.Duration) {
+func runControllers(t *testing.T, api *countingAPI, lost int, each time.Duration, strange bool) {
 	client := hcloud.NewClient(hcloud.WithEndpoint("http://api.invalid"), hcloud.WithToken("token"), hcloud.WithHTTPClient(&http.Client{Transport: api}))
 	var nodes []*corev1.Node
 	for n := range api.n {
@@ -164,8 +175,11 @@ func runControllers(t *testing.T, api *countingAPI, lost int, each time.Duration
 			if unready(node) < 0 {
 				continue
 			}
-			if exists, err := instances.InstanceExists(ctx, node); err != nil || !exists {
+			if exists, err := instances.InstanceExists(ctx, node); exists == strange || (err != nil) != strange {
 				return fmt.Errorf("%s exists: %t, %w", node.Name, exists, err)
+			}
+			if strange {
+				continue // after an error there is no second question
 			}
 			if _, err := instances.InstanceShutdown(ctx, node); err != nil {
 				return err
@@ -175,13 +189,16 @@ func runControllers(t *testing.T, api *countingAPI, lost int, each time.Duration
 	})
 	every(5*time.Minute, func() error {
 		for _, node := range nodes {
-			if _, err := instances.InstanceMetadata(ctx, node); err != nil {
-				return err
+			if _, err := instances.InstanceMetadata(ctx, node); (err != nil) != strange {
+				return fmt.Errorf("%s: %w", node.Name, err)
 			}
 		}
 		return nil
 	})
 	every(30*time.Second, func() error {
+		if strange {
+			return nil // there is no such network
+		}
 		_, err := r.ListRoutes(ctx, "")
 		return err
 	})

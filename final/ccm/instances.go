@@ -84,9 +84,13 @@ func (i *InstancesV2) server(ctx context.Context, node *corev1.Node) (*hcloud.Se
 		}
 		return nil, fmt.Errorf("node %q: %w", node.Name, err)
 	}
-	server, err := i.servers.ByID(ctx, id, 0)
+	find := i.servers.ByID
+	if !nodes.Uninitialized(node) {
+		find = i.servers.Listed // it is asked for again in a while, for ever if need be
+	}
+	server, err := find(ctx, id, 0)
 	if errors.Is(err, servers.ErrNotFound) {
-		if other, err := i.servers.ByName(ctx, node.Name); err == nil {
+		if other := i.servers.Named(node.Name); other != nil {
 			i.events.Warn(node, events.ServerReplaced, "server %d not found, a server with the name %q has ID %d: if that is the Node's, delete the Node, and its kubelet will register it anew", id, node.Name, other.ID)
 		}
 		return nil, fmt.Errorf("server with ID %d: %w", id, cloudprovider.InstanceNotFound)

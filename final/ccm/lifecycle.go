@@ -30,10 +30,11 @@ func (i *InstancesV2) InstanceExists(ctx context.Context, node *corev1.Node) (bo
 	if err != nil {
 		return true, nil // not one of ours to judge
 	}
-	_, err = i.servers.Glance(ctx, id, i.servers.Patience(unready(node)))
+	age := i.servers.Patience(unready(node))
+	_, err = i.servers.Glance(ctx, id, age)
 	if errors.Is(err, servers.ErrNotFound) {
 		var gone bool
-		gone, err = i.gone(ctx, id)
+		gone, err = i.gone(ctx, id, age)
 		if errors.Is(err, servers.ErrDoubt) {
 			i.events.Warn(node, events.WrongProject, "server %d is not in this project, and nor is any other server of this cluster: the API token may be that of another project. No Node is deleted", id)
 		}
@@ -48,7 +49,7 @@ func (i *InstancesV2) InstanceExists(ctx context.Context, node *corev1.Node) (bo
 }
 
 // gone asks whether a server is gone, with the servers of all Nodes as witnesses.
-func (i *InstancesV2) gone(ctx context.Context, id int64) (bool, error) {
+func (i *InstancesV2) gone(ctx context.Context, id int64, age time.Duration) (bool, error) {
 	all, err := i.nodes.List(labels.Everything())
 	if err != nil {
 		return false, err
@@ -59,7 +60,7 @@ func (i *InstancesV2) gone(ctx context.Context, id int64) (bool, error) {
 			others = append(others, other)
 		}
 	}
-	return i.servers.Gone(ctx, id, others)
+	return i.servers.Gone(ctx, id, others, age)
 }
 
 // InstanceShutdown is called for every Node that is not Ready and exists. On

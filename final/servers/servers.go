@@ -172,6 +172,17 @@ func (s *Servers) ByID(ctx context.Context, id int64, age time.Duration) (*hclou
 	return s.find(ctx, id, age, true)
 }
 
+// Listed is ByID for those who can live with a gap in the list: what is not in it
+// is not found, and costs no request of its own.
+func (s *Servers) Listed(ctx context.Context, id int64, age time.Duration) (*hcloud.Server, error) {
+	if s.options.Mode == All {
+		if err := s.list(ctx, age); err != nil {
+			return nil, err
+		}
+	}
+	return s.find(ctx, id, age, false)
+}
+
 // Glance is ByID for those who ask for few servers: it reads a long list only
 // where that is cheaper. For it, a server that is not in the list is not found,
 // and may exist nevertheless.
@@ -213,7 +224,7 @@ func (s *Servers) ByName(ctx context.Context, name string) (*hcloud.Server, erro
 		if err := s.list(ctx, s.options.MaxAge); err != nil {
 			return nil, err
 		}
-		if server := s.named(name); server != nil {
+		if server := s.Named(name); server != nil {
 			return server, nil
 		}
 	}
@@ -232,7 +243,7 @@ func (s *Servers) ByName(ctx context.Context, name string) (*hcloud.Server, erro
 		if err := s.list(ctx, JustNow); err != nil {
 			return nil, err
 		}
-		server = s.named(name)
+		server = s.Named(name)
 	} else {
 		var err error
 		if server, err = s.readName(ctx, name); err != nil {
@@ -272,23 +283,32 @@ func (s *Servers) Similar(name string) []string {
 
 // Gone tells whether a server is certainly gone: the API says so now, for its ID,
 // and has just found another one of those that must be in the same project. The
-// error wraps ErrDoubt if it finds none of them.
-func (s *Servers) Gone(ctx context.Context, id int64, others []int64) (bool, error) {
-	if s.options.Mode == All {
-		if err := s.list(ctx, s.options.MaxAge); err != nil {
-			return false, err
-		}
-		others = s.alive(others)
-	}
+// error wraps ErrDoubt if it finds none of them. Which others are asked for is
+// taken from a list of that age at most.
+func (s *Servers) Gone(ctx context.Context, id int64, others []int64, age time.Duration) (bool, error) {
 	others = slices.DeleteFunc(slices.Clone(others), func(other int64) bool { return other == id })
-	if len(others) > 0 {
+	ages := []time.Duration{age}
+	if s.options.Mode == All {
+		ages = append(ages, JustNow) // all of those in an older list may be gone, too
+	}
+	for _, age := range ages {
+		asked := others
+		if s.options.Mode == All {
+			if err := s.list(ctx, age); err != nil {
+				return false, err
+			}
+			asked = s.alive(others)
+		}
+		if len(asked) == 0 {
+			break
+		}
 		if _, err := s.read(ctx, id); !errors.Is(err, ErrNotFound) {
 			return false, err
 		}
-	}
-	for _, other := range others[:min(witnesses, len(others))] {
-		if _, err := s.read(ctx, other); !errors.Is(err, ErrNotFound) {
-			return err == nil, err
+		for _, other := range asked[:min(witnesses, len(asked))] {
+			if _, err := s.read(ctx, other); !errors.Is(err, ErrNotFound) {
+				return err == nil, err
+			}
 		}
 	}
 	return false, fmt.Errorf("server with ID %d was not found: %w", id, ErrDoubt)
@@ -388,7 +408,9 @@ func (s *Servers) readName(ctx context.Context, name string) (*hcloud.Server, er
 	return server, nil
 }
 
-func (s *Servers) named(name string) *hcloud.Server {
+// Named returns the server with a name if the last list had one, else nil. It asks
+// nobody.
+func (s *Servers) Named(name string) *hcloud.Server {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, r := range s.known {

@@ -335,7 +335,7 @@ func TestL01(t *testing.T) {
 			if test.do != nil {
 				test.do(api)
 			}
-			got, err := s.Gone(t.Context(), 1, test.other)
+			got, err := s.Gone(t.Context(), 1, test.other, 0)
 			if got != test.want || errors.Is(err, ErrDoubt) != test.doubt || !test.doubt && err != nil {
 				t.Errorf("Gone = %t, %v; want %t, doubt: %t", got, err, test.want, test.doubt)
 			}
@@ -343,14 +343,36 @@ func TestL01(t *testing.T) {
 		})
 	}
 
-	// The token changes between the list and the question.
+	// The token changes between the list and the question. From then on the list
+	// says so, and no question has a request of its own.
 	api, s := newTest(t, 3, All)
 	if _, err := s.List(t.Context(), 0); err != nil {
 		t.Fatal(err)
 	}
-	api.change(s, 0, func() { api.n = 0 })
-	if gone, err := s.Gone(t.Context(), 1, ids); gone || !errors.Is(err, ErrDoubt) {
-		t.Errorf("Gone = %t, %v after the token changed, want doubt", gone, err)
+	api.change(s, 2*maxAge, func() { api.n = 0 })
+	for range 3 {
+		if gone, err := s.Gone(t.Context(), 1, ids, time.Minute); gone || !errors.Is(err, ErrDoubt) {
+			t.Errorf("Gone = %t, %v after the token changed, want doubt", gone, err)
+		}
+	}
+	api.want(t, 2, 3, 0)
+}
+
+// TestManyGone deletes more servers at once than are asked for as witnesses.
+func TestManyGone(t *testing.T) {
+	api, s := newTest(t, 6, All)
+	if _, err := s.List(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	api.change(s, 2*maxAge, func() {
+		for id := int64(1); id <= 5; id++ {
+			api.gone[id] = true
+		}
+	})
+	for id := int64(1); id <= 5; id++ {
+		if gone, err := s.Gone(t.Context(), id, []int64{1, 2, 3, 4, 5, 6}, time.Minute); !gone || err != nil {
+			t.Errorf("Gone(%d) = %t, %v", id, gone, err)
+		}
 	}
 }
 
@@ -362,7 +384,7 @@ func TestFailures(t *testing.T) {
 		if _, err := s.ByID(ctx, 1, 0); !hcloud.IsError(err, hcloud.ErrorCode("server_error")) {
 			t.Fatalf("error = %v, want the API's", err)
 		}
-		if gone, err := s.Gone(ctx, 1, []int64{1, 2}); gone || err == nil {
+		if gone, err := s.Gone(ctx, 1, []int64{1, 2}, 0); gone || err == nil {
 			t.Fatalf("Gone = %t, %v", gone, err)
 		}
 	}
