@@ -118,8 +118,12 @@ func (r *Repair) next(ctx context.Context) bool {
 	}
 	defer r.queue.Done(key)
 	service, err := r.Services.Services(key.Namespace).Get(key.Name)
-	if err != nil || !Wanted(service) || service.DeletionTimestamp != nil || !helpers.HasLBFinalizer(service) {
-		r.queue.Forget(key) // it has none, or the controller has not got to it yet
+	if err != nil || !Wanted(service) || service.DeletionTimestamp != nil {
+		r.queue.Forget(key) // it has none
+		return true
+	}
+	if !helpers.HasLBFinalizer(service) { // the controller has not got to it yet, or we have not heard of it
+		r.queue.AddRateLimited(key)
 		return true
 	}
 	if err := r.pass(ctx, service); err != nil {
