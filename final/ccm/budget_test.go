@@ -106,7 +106,7 @@ func TestBudget(t *testing.T) {
 		{"1,000 Nodes, 10 are lost at once", 1000, 10, 0, false},
 		{"1,000 Nodes, all are lost within 20 seconds", 1000, 1000, 20 * time.Millisecond, false},
 		{"1,000 Nodes, one is lost in each minute", 1000, 120, time.Minute, false},
-		{"1,000 Nodes, 10 are lost, and so is the right token", 1000, 10, 0, true},
+		{"1,000 Nodes, one is lost, and so is the right token", 1000, 1, 0, true},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
