@@ -112,13 +112,14 @@ func (s *snapshot) owner(uid types.UID) (string, bool) {
 	return "", false
 }
 
-// plan prints what a pass would do to the load balancer of each Service.
+// plan prints what a pass would do to the load balancer of each Service, and what
+// keeps it from that.
 func plan(cmd *cobra.Command, kubeconfig string) error {
 	s, err := takeSnapshot(cmd.Context(), kubeconfig)
 	if err != nil {
 		return err
 	}
-	var errs []error
+	failed := 0
 	for i := range s.services {
 		service := &s.services[i]
 		if !loadbalancer.Wanted(service) || service.DeletionTimestamp != nil {
@@ -127,7 +128,8 @@ func plan(cmd *cobra.Command, kubeconfig string) error {
 		name := service.Namespace + "/" + service.Name
 		lines, err := s.reconciler.Plan(cmd.Context(), service, s.nodes)
 		if err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", name, err))
+			lines = append(lines, "error: "+err.Error())
+			failed++
 		} else if len(lines) == 0 {
 			lines = []string{"nothing to do"}
 		}
@@ -135,7 +137,10 @@ func plan(cmd *cobra.Command, kubeconfig string) error {
 			fmt.Fprintf(cmd.OutOrStdout(), "%s: %s\n", name, line)
 		}
 	}
-	return errors.Join(errs...)
+	if failed > 0 {
+		return fmt.Errorf("%d Services have errors", failed)
+	}
+	return nil
 }
 
 // leaksCommand lists what is left in the cloud, and deletes it only if told to.

@@ -201,7 +201,7 @@ func (p *planner) labels() (first, last []Step) {
 		writeDown(early, serversLabel, servers)
 	}
 
-	name, why := p.actual.Name, "a label is missing, or another than it should be"
+	name, why := p.actual.Name, relabelled(p.actual.Labels, early)
 	if p.d.Name != name && (p.d.NameGiven || p.ours.all) {
 		name, why = p.d.Name, "the name is "+name
 	}
@@ -212,6 +212,24 @@ func (p *planner) labels() (first, last []Step) {
 		last = append(last, Step{Kind: SetLabels, Name: name, Labels: final, Why: "what they remember is done", Last: true})
 	}
 	return first, last
+}
+
+// relabelled says what is wrong with labels.
+func relabelled(actual, want map[string]string) string {
+	var why []string
+	for _, key := range slices.Sorted(maps.Keys(want)) {
+		if value, there := actual[key]; !there {
+			why = append(why, "the label "+key+" is missing")
+		} else if value != want[key] {
+			why = append(why, fmt.Sprintf("the label %s is %s instead of %s", key, value, want[key]))
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(actual)) {
+		if _, wanted := want[key]; !wanted {
+			why = append(why, "the label "+key+" has done its work")
+		}
+	}
+	return strings.Join(why, ", ")
 }
 
 func recordWords(labels map[string]string, key string, words map[string]bool) {
