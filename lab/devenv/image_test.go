@@ -2,28 +2,33 @@ package devenv
 
 import (
 	"archive/tar"
+	"bufio"
+	"bytes"
 	"compress/gzip"
-	"crypto/sha256"
+	"debug/buildinfo"
 	"debug/elf"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
 )
 
 const basePlatform = "linux/" + runtime.GOARCH
 
-// koPrograms builds ko, and the program of the folder image, which has ko inside.
+// koPrograms builds ko, and the registry of the folder image.
 var koPrograms = sync.OnceValues(func() (string, error) {
 	// In a folder that stays: to link them takes longer than all that they do.
 	cache, err := os.UserCacheDir()
@@ -49,147 +54,261 @@ func ko(t *testing.T) string {
 	return filepath.Join(dir, "ko")
 }
 
-// baseImage serves an image without a file in it, as a registry does, and returns
-// its name.
-func baseImage(t *testing.T) string {
+// startRegistry starts a registry that ends with the test, and returns its address.
+func startRegistry(t *testing.T) string {
 	t.Helper()
-	blobs := map[string]string{}
-	blob := func(text string) string {
-		digest := fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(text)))
-		blobs[digest] = text
-		return digest
-	}
-	const kind = "application/vnd.oci.image.manifest.v1+json"
-	config := fmt.Sprintf(`{"architecture":%q,"os":"linux","config":{"User":"65532"},"rootfs":{"type":"layers","diff_ids":[]}}`, runtime.GOARCH)
-	manifest := fmt.Sprintf(`{"schemaVersion":2,"mediaType":%q,"config":{"mediaType":"application/vnd.oci.image.config.v1+json","digest":%q,"size":%d},"layers":[]}`,
-		kind, blob(config), len(config))
-	latest := blob(manifest)
-
-	// https://github.com/opencontainers/distribution-spec, what is needed to pull.
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /v2/{$}", func(http.ResponseWriter, *http.Request) {})
-	serve := func(w http.ResponseWriter, r *http.Request) {
-		digest := strings.Replace(r.PathValue("reference"), "latest", latest, 1)
-		text, found := blobs[digest]
-		if !found {
-			http.NotFound(w, r)
-			return
-		}
-		w.Header().Set("Content-Type", kind)
-		w.Header().Set("Docker-Content-Digest", digest)
-		_, _ = io.WriteString(w, text)
-	}
-	mux.HandleFunc("GET /v2/base/manifests/{reference}", serve)
-	mux.HandleFunc("GET /v2/base/blobs/{reference}", serve)
-	server := httptest.NewServer(mux)
-	t.Cleanup(server.Close)
-	return strings.TrimPrefix(server.URL, "http://") + "/base:latest"
-}
-
-// layoutFolder is an image in the form of an OCI layout.
-type layoutFolder string
-
-func (l layoutFolder) decode(t *testing.T, path string, into any) {
-	t.Helper()
-	text, err := os.ReadFile(filepath.Join(string(l), path))
+	cmd := exec.CommandContext(t.Context(), filepath.Join(filepath.Dir(ko(t)), "image"))
+	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := json.Unmarshal(text, into); err != nil {
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stderr = t.Output()
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = in.Close()
+		_ = cmd.Wait()
+	})
+	address, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(address)
+}
+
+// baseImage returns the name of an image without a file in it, in a registry.
+func baseImage(t *testing.T) string {
+	t.Helper()
+	return startRegistry(t) + "/base:latest"
+}
+
+// repository is what a registry has of an image.
+type repository string // URL
+
+// get requests a blob, or what has a digest or a tag, and reads it.
+func (r repository) get(t *testing.T, path string) []byte {
+	t.Helper()
+	response, err := http.Get(string(r) + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	content, err := io.ReadAll(response.Body)
+	if err != nil || response.StatusCode != http.StatusOK {
+		t.Fatalf("GET %s%s: %s %v", r, path, response.Status, err)
+	}
+	return content
+}
+
+func (r repository) decode(t *testing.T, path string, into any) {
+	t.Helper()
+	if err := json.Unmarshal(r.get(t, path), into); err != nil {
 		t.Fatalf("%s: %v", path, err)
 	}
 }
 
-func blobPath(digest string) string {
-	return filepath.Join("blobs", strings.Replace(digest, ":", string(filepath.Separator), 1))
+type (
+	descriptor struct {
+		Digest    string
+		MediaType string
+		Platform  struct{ OS, Architecture string }
+	}
+	manifest struct {
+		Config      descriptor
+		Layers      []descriptor
+		Annotations map[string]string
+	}
+)
+
+// koBuild does what a person does in a folder, and returns the digest of the image.
+func koBuild(t *testing.T, dir, registry, repository string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), ko(t), "build", ".", "--bare")
+	cmd.Dir = dir
+	cmd.Env = append(cleanEnv(), "PATH="+os.Getenv("PATH"), "KO_DOCKER_REPO="+registry+"/"+repository, "KO_DEFAULTBASEIMAGE="+registry+"/base:latest")
+	var log bytes.Buffer
+	cmd.Stderr = &log
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, &log)
+	}
+	_, digest, _ := strings.Cut(strings.TrimSpace(string(out)), "@")
+	return digest
 }
 
-// TestImage: the last stage becomes an image that needs nothing but its one file.
+// TestImage: what `ko build` makes of the last stage is the same everywhere, and is
+// one file that says what is in it.
 func TestImage(t *testing.T) {
 	t.Parallel()
 	all := stages(t)
 	stage := all[len(all)-1]
-	layout := layoutFolder(t.TempDir())
-	cmd := exec.CommandContext(t.Context(), filepath.Join(filepath.Dir(ko(t)), "image"),
-		"-base", baseImage(t), "-dir", filepath.Join("../..", stage), "-out", string(layout))
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+	registry := startRegistry(t)
+
+	// In a repository, and without one, in a folder of another name, and later.
+	committed, elsewhere := filepath.Join(t.TempDir(), stage), filepath.Join(t.TempDir(), "deeper", "copy")
+	for _, dir := range []string{committed, elsewhere} {
+		if err := os.CopyFS(dir, os.DirFS(filepath.Join("../..", stage))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, args := range []string{"init", "add .", "-c user.name=test -c user.email=test@example.com commit --message all"} {
+		git := exec.CommandContext(t.Context(), "git", strings.Fields(args)...)
+		git.Dir = committed
+		if out, err := git.CombinedOutput(); err != nil {
+			t.Fatalf("git %s: %v\n%s", args, err, out)
+		}
+	}
+	digest := koBuild(t, committed, registry, stage)
+	if again := koBuild(t, elsewhere, registry, "again"); again != digest {
+		t.Errorf("the same files gave %s, and then %s", digest, again)
 	}
 
-	type descriptor struct{ Digest string }
+	image := repository("http://" + registry + "/v2/" + stage)
 	var index struct{ Manifests []descriptor }
-	layout.decode(t, "index.json", &index)
-	if len(index.Manifests) != 1 {
-		t.Fatalf("%d images, want 1", len(index.Manifests))
+	image.decode(t, "/manifests/"+digest, &index)
+	var platforms []string
+	for _, m := range index.Manifests {
+		platforms = append(platforms, m.Platform.OS+"/"+m.Platform.Architecture)
 	}
-	var manifest struct {
-		Config descriptor
-		Layers []descriptor
+	if diff := cmp.Diff(koPlatforms(t, stage), platforms); diff != "" {
+		t.Errorf("platforms (-want +got):\n%s", diff)
 	}
-	layout.decode(t, blobPath(index.Manifests[0].Digest), &manifest)
+	for _, m := range index.Manifests {
+		t.Run(m.Platform.Architecture, func(t *testing.T) { checkImage(t, image, m, stage) })
+	}
+}
+
+// koPlatforms returns the platforms that a stage's .ko.yaml names.
+func koPlatforms(t *testing.T, stage string) []string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("../..", stage, ".ko.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var file struct {
+		DefaultPlatforms []string `json:"defaultPlatforms"`
+	}
+	if err := yaml.Unmarshal(text, &file); err != nil {
+		t.Fatal(err)
+	}
+	return file.DefaultPlatforms
+}
+
+func checkImage(t *testing.T, image repository, d descriptor, stage string) {
+	t.Helper()
+	var m manifest
+	image.decode(t, "/manifests/"+d.Digest, &m)
 	type configuration struct {
+		Created          time.Time
 		OS, Architecture string
 		Config           struct {
 			User       string
 			Entrypoint []string
+			Labels     map[string]string
 		}
 	}
 	var got, want configuration
-	layout.decode(t, blobPath(manifest.Config.Digest), &got)
-	want.OS, want.Architecture = "linux", runtime.GOARCH
+	image.decode(t, "/blobs/"+m.Config.Digest, &got)
+	want.OS, want.Architecture = d.Platform.OS, d.Platform.Architecture
 	want.Config.User = "65532" // as the Deployment says
 	want.Config.Entrypoint = []string{"/ko-app/" + stage}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("configuration (-want +got):\n%s", diff)
 	}
 
-	program := layout.extract(t, manifest.Layers[len(manifest.Layers)-1].Digest, want.Config.Entrypoint[0])
-	file, err := elf.Open(program)
+	files := map[string][]byte{}
+	for _, layer := range m.Layers {
+		unpack(t, image.get(t, "/blobs/"+layer.Digest), files)
+	}
+	binary := files[want.Config.Entrypoint[0]]
+	if len(files) != 1 || binary == nil {
+		t.Fatalf("%d files, and none of them or not only %s", len(files), want.Config.Entrypoint[0])
+	}
+	file, err := elf.NewFile(bytes.NewReader(binary))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = file.Close() }()
 	if section := file.Section(".interp"); section != nil {
 		t.Error("the program wants a dynamic linker, and the base image has none")
 	}
-	if runtime.GOOS == "linux" {
+	checkSBOM(t, image, d.Digest, binary)
+
+	if d.Platform.OS == runtime.GOOS && d.Platform.Architecture == runtime.GOARCH {
+		program := filepath.Join(t.TempDir(), "program")
+		if err := os.WriteFile(program, binary, 0o700); err != nil {
+			t.Fatal(err)
+		}
 		if out, err := exec.CommandContext(t.Context(), program, "--help").CombinedOutput(); err != nil || !strings.Contains(string(out), "cloud-controller-manager") {
 			t.Errorf("--help: %v\n%s", err, out)
 		}
 	}
 }
 
-// extract returns the path of a copy of a file in a layer.
-func (l layoutFolder) extract(t *testing.T, layer, name string) string {
+// unpack adds the files of a layer to files, by their paths.
+func unpack(t *testing.T, layer []byte, files map[string][]byte) {
 	t.Helper()
-	file, err := os.Open(filepath.Join(string(l), blobPath(layer)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	unzipped, err := gzip.NewReader(file)
+	unzipped, err := gzip.NewReader(bytes.NewReader(layer))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for archive := tar.NewReader(unzipped); ; {
 		header, err := archive.Next()
-		if err != nil {
-			t.Fatalf("no %s in the image's last layer: %v", name, err)
+		if errors.Is(err, io.EOF) {
+			return
 		}
-		if filepath.Join("/", header.Name) != name {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if header.Typeflag == tar.TypeDir {
 			continue
 		}
-		path := filepath.Join(t.TempDir(), "program")
-		out, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o700)
+		if header.Typeflag != tar.TypeReg || header.Mode&0o6222 != 0 {
+			t.Errorf("%s is of type %c and has the mode %o", header.Name, header.Typeflag, header.Mode)
+		}
+		content, err := io.ReadAll(archive)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := io.Copy(out, archive); err != nil {
-			t.Fatal(err)
+		files[path.Join("/", header.Name)] = content
+	}
+}
+
+// checkSBOM compares the list of what is in an image with what the program in it
+// says. The list has the image's digest as its tag, as cosign expects it.
+func checkSBOM(t *testing.T, image repository, digest string, binary []byte) {
+	t.Helper()
+	var m manifest
+	image.decode(t, "/manifests/"+strings.Replace(digest, ":", "-", 1)+".sbom", &m)
+	if len(m.Layers) != 1 || m.Layers[0].MediaType != "text/spdx+json" {
+		t.Fatalf("%+v is not one list in SPDX", m.Layers)
+	}
+	var document struct {
+		SPDXVersion string
+		Packages    []struct{ Name, VersionInfo string }
+	}
+	image.decode(t, "/blobs/"+m.Layers[0].Digest, &document)
+	if document.SPDXVersion == "" {
+		t.Error("the list does not say which SPDX it is")
+	}
+	listed := map[string]string{}
+	for _, p := range document.Packages {
+		listed[p.Name] = p.VersionInfo
+	}
+	info, err := buildinfo.Read(bytes.NewReader(binary))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(info.Deps) == 0 {
+		t.Error("the program does not say what it is made of")
+	}
+	for _, module := range info.Deps {
+		if listed[module.Path] != module.Version {
+			t.Errorf("the list has %s %q, and the program %s", module.Path, listed[module.Path], module.Version)
 		}
-		if err := out.Close(); err != nil {
-			t.Fatal(err)
-		}
-		return path
 	}
 }

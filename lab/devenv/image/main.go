@@ -1,68 +1,71 @@
-// Command image builds the image of a Go program with ko, and writes it into a
-// folder, as an OCI layout.
+// Command image serves a registry on a free port of the loopback address, with an
+// image that has no file, for ko to build on. It prints the address, and ends when
+// its standard input does.
 package main
 
 import (
-	"context"
-	"flag"
 	"fmt"
+	"io"
 	"log"
-	"runtime"
+	"net"
+	"net/http"
+	"os"
+	"time"
 
 	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/registry"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
-	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
-	"github.com/google/ko/pkg/build"
+	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
 func main() {
-	base := flag.String("base", "", "`reference` of the base image, in a registry that speaks HTTP")
-	dir := flag.String("dir", ".", "`folder` of the program")
-	out := flag.String("out", "", "`folder` of the layout")
-	flag.Parse()
-	if err := run(context.Background(), *base, *dir, *out); err != nil {
+	if err := run(os.Stdin, os.Stdout); err != nil {
 		log.Fatal(err)
 	}
 }
 
-func run(ctx context.Context, base, dir, out string) error {
-	ref, err := name.ParseReference(base, name.Insecure)
+func run(in io.Reader, out io.Writer) error {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
 	}
-	ko, err := build.NewGo(ctx, dir,
-		build.WithBaseImages(func(ctx context.Context, _ string) (name.Reference, build.Result, error) {
-			image, err := remote.Image(ref, remote.WithContext(ctx))
-			if err != nil {
-				return nil, nil, fmt.Errorf("base image: %w", err)
-			}
-			return ref, image, nil
-		}),
-		build.WithPlatforms("linux/"+runtime.GOARCH),
-		build.WithTrimpath(false), // what else is built here is in the build cache with its paths
-		build.WithDefaultLdflags([]string{"-s", "-w"}),
-		build.WithDisabledSBOM(),
-	)
+	server := &http.Server{Handler: registry.New(registry.Logger(log.New(io.Discard, "", 0))), ReadHeaderTimeout: 10 * time.Second}
+	go func() { _ = server.Serve(listener) }()
+
+	base, err := baseImage("amd64", "arm64")
 	if err != nil {
 		return err
 	}
-	program, err := ko.QualifyImport(".")
+	address := listener.Addr().String()
+	ref, err := name.ParseReference(address+"/base:latest", name.Insecure)
 	if err != nil {
 		return err
 	}
-	result, err := ko.Build(ctx, program)
-	if err != nil {
-		return fmt.Errorf("build %s: %w", program, err)
+	if err := remote.WriteIndex(ref, base); err != nil {
+		return fmt.Errorf("store the base image: %w", err)
 	}
-	image, ok := result.(v1.Image)
-	if !ok {
-		return fmt.Errorf("a %T instead of one image", result)
+	fmt.Fprintln(out, address)
+	_, _ = io.Copy(io.Discard, in)
+	return server.Close()
+}
+
+// baseImage is like the one that ko takes unless it is told otherwise, without its files.
+func baseImage(architectures ...string) (v1.ImageIndex, error) {
+	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
+	for _, architecture := range architectures {
+		image, err := mutate.ConfigFile(mutate.MediaType(empty.Image, types.OCIManifestSchema1), &v1.ConfigFile{
+			OS: "linux", Architecture: architecture, Config: v1.Config{User: "65532"}, RootFS: v1.RootFS{Type: "layers"},
+		})
+		if err != nil {
+			return nil, err
+		}
+		index = mutate.AppendManifests(index, mutate.IndexAddendum{
+			Add:        mutate.ConfigMediaType(image, types.OCIConfigJSON),
+			Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: architecture}},
+		})
 	}
-	folder, err := layout.Write(out, empty.Index)
-	if err != nil {
-		return err
-	}
-	return folder.AppendImage(image)
+	return index, nil
 }
