@@ -423,7 +423,7 @@ func TestO01(t *testing.T) {
 		return ""
 	})
 	l.cloud("requests clear")
-	const lasting = 30 * time.Second
+	const lasting = 20 * time.Second
 	l.always(lasting, func() string {
 		if n := len(l.nodes()); n != nodes {
 			return fmt.Sprintf("%d Nodes", n)
