@@ -130,7 +130,8 @@ func koBuild(t *testing.T, dir, registry, repository string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), ko(t), "build", ".", "--bare")
 	cmd.Dir = dir
-	cmd.Env = append(cleanEnv(), "PATH="+os.Getenv("PATH"), "KO_DOCKER_REPO="+registry+"/"+repository, "KO_DEFAULTBASEIMAGE="+registry+"/base:latest")
+	// Somebody may want the state of the repository in all programs.
+	cmd.Env = append(cleanEnv(), "PATH="+os.Getenv("PATH"), "GOFLAGS=-buildvcs=true", "KO_DOCKER_REPO="+registry+"/"+repository, "KO_DEFAULTBASEIMAGE="+registry+"/base:latest")
 	var log bytes.Buffer
 	cmd.Stderr = &log
 	out, err := cmd.Output()
