@@ -6,7 +6,10 @@ go 1.26.0
 
 tool github.com/prometheus/prometheus/cmd/promtool
 
-require github.com/prometheus/prometheus v0.315.1
+require (
+	github.com/prometheus/common v0.71.0
+	github.com/prometheus/prometheus v0.315.1
+)
 
 require (
 	cloud.google.com/go/auth v0.23.2 // indirect
@@ -156,7 +159,6 @@ require (
 	github.com/prometheus/client_golang v1.24.1 // indirect
 	github.com/prometheus/client_golang/exp v0.0.0-20260907100614-57bb367da472 // indirect
 	github.com/prometheus/client_model v0.6.3 // indirect
-	github.com/prometheus/common v0.71.0 // indirect
 	github.com/prometheus/exporter-toolkit v0.19.0 // indirect
 	github.com/prometheus/otlptranslator v1.0.0 // indirect
 	github.com/prometheus/procfs v0.21.1 // indirect

@@ -10,7 +10,7 @@ import (
 	"os"
 	"slices"
 
-	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/promql/parser"
 )
 
@@ -69,7 +69,7 @@ func selectors(expr parser.Expr) []Selector {
 		used := map[string]bool{}
 		s := Selector{Metric: selector.Name, Matchers: []Matcher{}}
 		for _, matcher := range selector.LabelMatchers {
-			if matcher.Name != labels.MetricName {
+			if matcher.Name != model.MetricNameLabel {
 				s.Matchers = append(s.Matchers, Matcher{matcher.Name, matcher.Type.String(), matcher.Value})
 				used[matcher.Name] = true
 			}
