@@ -115,11 +115,12 @@ func Plan(d *Desired, actual *hcloud.LoadBalancer, typ *hcloud.LoadBalancerType)
 		p.add(Step{Kind: EnablePublic, Why: "it is disabled"})
 	}
 	p.network()
-	p.targets(p.maxTargets(typ, growing))
+	limits := p.during(typ, growing)
+	p.targets(limits.MaxTargets)
 	if !d.Public && actual.PublicNet.Enabled && !p.publicLeft {
 		p.add(Step{Kind: DisablePublic, Why: "it is enabled"})
 	}
-	p.listeners()
+	p.listeners(limits.MaxServices)
 	p.rdns()
 	if p.changesType(typ) && !growing {
 		p.add(Step{Kind: ChangeType, Type: d.Type, Why: "the type is " + actual.LoadBalancerType.Name})
@@ -154,11 +155,12 @@ func shrinks(typ, from *hcloud.LoadBalancerType) bool {
 	return typ != nil && (typ.MaxTargets < from.MaxTargets || typ.MaxServices < from.MaxServices)
 }
 
-func (p *planner) maxTargets(typ *hcloud.LoadBalancerType, growing bool) int {
+// during is the type whose limits apply while listeners and targets change.
+func (p *planner) during(typ *hcloud.LoadBalancerType, growing bool) *hcloud.LoadBalancerType {
 	if growing && typ != nil {
-		return typ.MaxTargets
+		return typ
 	}
-	return p.actual.LoadBalancerType.MaxTargets
+	return p.actual.LoadBalancerType
 }
 
 // labels returns what has to be written down before the other steps, and what
@@ -388,11 +390,13 @@ func healthOf(t hcloud.LoadBalancerTarget) health {
 	return h
 }
 
-// listeners deletes old ones first: a type has room for a few only, and a
-// redirect may need port 80. For the same reason what gives up a redirect is
-// updated before what is new.
-func (p *planner) listeners() {
-	var early, late, additions []Step
+// listeners adds new ones before old ones go, as far as the type has room. Only
+// port 80 and a redirect, which needs that port, get out of each other's way
+// first.
+func (p *planner) listeners(limit int) {
+	var first, early, late, additions, last []Step
+	redirect := slices.ContainsFunc(p.d.Listeners, func(l Listener) bool { return l.HTTP != nil && l.HTTP.Redirect })
+	port80 := slices.ContainsFunc(p.d.Listeners, func(l Listener) bool { return l.Port == 80 })
 	for _, l := range p.d.Listeners {
 		i := slices.IndexFunc(p.actual.Services, func(s hcloud.LoadBalancerService) bool { return s.ListenPort == l.Port })
 		if i < 0 {
@@ -409,11 +413,27 @@ func (p *planner) listeners() {
 		}
 	}
 	for _, s := range p.actual.Services {
-		if p.ours.port(s.ListenPort) && !slices.ContainsFunc(p.d.Listeners, func(l Listener) bool { return l.Port == s.ListenPort }) {
-			p.add(Step{Kind: DeleteListener, Listener: Listener{Port: s.ListenPort}, Why: "the Service has no such port"})
+		if !p.ours.port(s.ListenPort) || slices.ContainsFunc(p.d.Listeners, func(l Listener) bool { return l.Port == s.ListenPort }) {
+			continue
+		}
+		step := Step{Kind: DeleteListener, Listener: Listener{Port: s.ListenPort}, Why: "the Service has no such port"}
+		if redirect && s.ListenPort == 80 || port80 && s.HTTP.RedirectHTTP {
+			first = append(first, step)
+		} else {
+			last = append(last, step)
 		}
 	}
-	p.add(slices.Concat(early, late, additions)...)
+	p.add(slices.Concat(first, early, late)...)
+	room := limit - len(p.actual.Services) + len(first)
+	for _, addition := range additions {
+		if room <= 0 && len(last) > 0 {
+			p.add(last[0])
+			last, room = last[1:], room+1
+		}
+		p.add(addition)
+		room--
+	}
+	p.add(last...)
 }
 
 // listenerOf returns what the API shows, in our terms.

@@ -102,8 +102,17 @@ func TestPlanOrder(t *testing.T) {
 			want: []string{"remove target server 1", "add target server 5 (Node node-5)", "remove target server 2", "add target server 6 (Node node-6)"},
 		},
 		{
-			name: "ports at the limit are replaced", before: web(nil, 80, 81, 82), after: web(nil, 83, 81, 82),
-			want: []string{"delete listener 80", "add listener 83"},
+			name: "a new port comes before an old one goes", before: web(nil, 81, 82), after: web(nil, 83, 84),
+			want: []string{"add listener 83", "delete listener 81", "add listener 84", "delete listener 82"},
+		},
+		{
+			name: "ports at the limit are replaced", before: web(nil, 80, 81, 82), after: web(nil, 83, 84, 82),
+			want: []string{"delete listener 80", "add listener 83", "delete listener 81", "add listener 84"},
+		},
+		{
+			name: "S27 a redirect waits for port 80", before: web(nil, 80),
+			after: web(map[string]string{"protocol": "https", "http-redirect-http": "true", "http-certificates": "1"}, 443),
+			want:  []string{"delete listener 80", "add listener 443"},
 		},
 		{
 			name: "S25 the health check follows the node port", before: web(nil, 80),

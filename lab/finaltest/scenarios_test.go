@@ -454,6 +454,9 @@ func TestO01(t *testing.T) {
 			return err.Error()
 		}
 		for _, balancer := range balancers {
+			if len(balancer.Services) == 0 {
+				t.Fatalf("load balancer %d has no listener", balancer.ID)
+			}
 			if len(balancer.Services) == 1 && balancer.Services[0].ListenPort == 8080 {
 				changed++
 			}
