@@ -292,7 +292,7 @@ func TestRefusals(t *testing.T) {
 		{"a selector of the PodMonitor", "monitoring: {podMonitor: {spec: {selector: {}}}}", "at '/monitoring/podMonitor/spec'"},
 		{"dedicated servers", "robot: {enabled: true}", "robot.enabled: dedicated servers are not supported"},
 		{"no image", "image: {repository: ''}", "image.repository is not set"},
-		{"the official image", "image: {repository: docker.io/hetznercloud/hcloud-cloud-controller-manager}", "is the official image"},
+		{"the official image", "image: {repository: hetznercloud/hcloud-cloud-controller-manager}", "is the official image"},
 		{"a NetworkPolicy without effect", "networkPolicy: {enabled: true}", "no NetworkPolicy applies to pods in the network of the node"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
