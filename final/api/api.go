@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"regexp"
 	"strings"
 	"time"
 
@@ -25,7 +26,7 @@ type Options struct {
 	Endpoint  string // empty for the public one
 	Token     string
 	TokenFile string    // if set, holds the token instead, and is read for each request
-	Debug     io.Writer // if set, gets requests and answers, without the token
+	Debug     io.Writer // if set, gets requests and answers, without the token and private keys
 	Registry  prometheus.Registerer
 }
 
@@ -46,7 +47,7 @@ func New(o Options) *hcloud.Client {
 		options = append(options, hcloud.WithEndpoint(o.Endpoint))
 	}
 	if o.Debug != nil {
-		options = append(options, hcloud.WithDebugWriter(o.Debug))
+		options = append(options, hcloud.WithDebugWriter(discreet{o.Debug}))
 	}
 	return hcloud.NewClient(options...)
 }
@@ -79,12 +80,29 @@ func (t *transport) RoundTrip(request *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	response.Body = &body{ReadCloser: response.Body, done: cancel}
+	if response.StatusCode == http.StatusTooManyRequests {
+		if err := refuse(response); err != nil {
+			return nil, err
+		}
+	}
 	quota, known := parseQuota(response.Header)
 	t.pace.observe(response.StatusCode, quota, known)
 	if known {
 		t.quota.set(quota)
 	}
 	return response, nil
+}
+
+// refusal is what an answer says that refuses a request because of the quota. The
+// API's own words may quote a part of the token, and errors become events.
+const refusal = `{"error":{"code":"rate_limit_exceeded","message":"the project has used up its requests for now"}}`
+
+// refuse replaces the body of an answer by the refusal.
+func refuse(response *http.Response) error {
+	err := response.Body.Close()
+	response.Body, response.ContentLength = io.NopCloser(strings.NewReader(refusal)), int64(len(refusal))
+	response.Header.Set("Content-Type", "application/json")
+	return err
 }
 
 // currentToken reads the file each time: that costs nothing beside a request, and
@@ -109,4 +127,17 @@ type body struct {
 func (b *body) Close() error {
 	defer b.done()
 	return b.ReadCloser.Close()
+}
+
+// discreet is a writer that leaves out the private keys of certificates.
+type discreet struct{ io.Writer }
+
+var privateKey = regexp.MustCompile(`("private_key":\s*")(\\.|[^"\\])*`)
+
+// Write gets a whole request, or a whole answer.
+func (d discreet) Write(dump []byte) (int, error) {
+	if _, err := d.Writer.Write(privateKey.ReplaceAll(dump, []byte("${1}..."))); err != nil {
+		return 0, err
+	}
+	return len(dump), nil
 }

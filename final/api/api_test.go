@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -70,6 +71,54 @@ func TestC01(t *testing.T) {
 	}
 	if debug.Len() == 0 || strings.Contains(debug.String(), "-token") {
 		t.Errorf("the dump is empty, or shows a token:\n%s", &debug)
+	}
+}
+
+// TestPrivateKey uploads a certificate: the dump shows it, but not its key.
+func TestPrivateKey(t *testing.T) {
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write([]byte(`{"certificate":{"id":1}}`))
+	}))
+	defer api.Close()
+	var dump bytes.Buffer
+	client := New(Options{Endpoint: api.URL, Token: "token", Debug: &dump, Registry: prometheus.NewRegistry()})
+	_, _, err := client.Certificate.Create(t.Context(), hcloud.CertificateCreateOpts{
+		Name: "web", Type: hcloud.CertificateTypeUploaded,
+		Certificate: "-----BEGIN CERTIFICATE-----", PrivateKey: "-----BEGIN \"secret\" KEY-----\nsecret\n",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{`"certificate":"-----BEGIN CERTIFICATE`, `"private_key":"..."`, `"id":1`} {
+		if !strings.Contains(dump.String(), text) {
+			t.Errorf("the dump lacks %s", text)
+		}
+	}
+	if strings.Contains(dump.String(), "secret") {
+		t.Errorf("the dump shows the key:\n%s", &dump)
+	}
+}
+
+// TestRefusal is answered with half of the token, which nobody gets to see.
+func TestRefusal(t *testing.T) {
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusTooManyRequests)
+		_, _ = w.Write([]byte(`{"error":{"code":"rate_limit_exceeded","message":"Limit of '3600' requests per hour for token 'secret' reached."}}`))
+	}))
+	defer api.Close()
+	client := &http.Client{Transport: &transport{base: http.DefaultTransport, token: "token", pace: newPace()}}
+	response, err := client.Get(api.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(refusal, string(body)); diff != "" || response.StatusCode != http.StatusTooManyRequests {
+		t.Errorf("status %d, body (-want +got):\n%s", response.StatusCode, diff)
 	}
 }
 
@@ -160,6 +209,30 @@ func TestReserve(t *testing.T) {
 		}
 		if took, want := time.Since(start), 9*lowInterval; took != want {
 			t.Errorf("ten reads and writes took %s, want %s", took, want)
+		}
+	})
+}
+
+// TestO01Proxy answers without headers after it has refused: nobody waits any more.
+func TestO01Proxy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPace()
+		p.observe(200, quota{3600, 10}, true)
+		p.observe(429, quota{}, false)
+		for range 2 {
+			if err := p.wait(t.Context(), http.MethodGet); err != nil {
+				t.Fatal(err)
+			}
+			p.observe(200, quota{}, false)
+		}
+		start := time.Now()
+		for range 100 {
+			if err := p.wait(t.Context(), http.MethodGet); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if waited := time.Since(start); waited > 0 {
+			t.Errorf("100 reads waited %s", waited)
 		}
 	})
 }

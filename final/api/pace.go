@@ -101,9 +101,9 @@ func (p *pace) observe(status int, q quota, known bool) {
 	case status == http.StatusTooManyRequests:
 		p.refused = true
 		p.next = time.Now().Add(refusedInterval)
-	case known:
+	case known || status < http.StatusMultipleChoices: // the latter if a proxy takes the headers away
 		p.refused = false
-		p.low = float64(q.remaining) < reserve*float64(q.limit)
+		p.low = known && float64(q.remaining) < reserve*float64(q.limit)
 	}
 	if waited && !p.refused && !p.low {
 		close(p.released)

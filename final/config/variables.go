@@ -66,7 +66,7 @@ var Variables = []Variable{
 	},
 	{
 		Name: "HCLOUD_DEBUG", Kind: "bool", Default: "false",
-		Help: "Dump every request to the API and its answer to stderr, without the token.",
+		Help: "Dump every request to the API and its answer to stderr, without the token and private keys.",
 		set:  toBool(func(c *Config) *bool { return &c.Debug }),
 	},
 	{
