@@ -88,8 +88,8 @@ var (
 		"The load balancer is there, and so is the Service's address, but a part could not be made.",
 		"The event says which part, and what to do. It is tried again by itself.")
 	LoadBalancerLeft = warning("Service", "LoadBalancerLeft",
-		"The Service is gone, and its load balancer is protected against deletion. It stays, and costs.",
-		"Delete it in the cloud, or give it to a Service by the annotation name.")
+		"The Service is gone, and its load balancer is protected against deletion, or has lost its labels. It stays, and costs.",
+		"Delete it in the cloud, or give it to a Service by the annotation name. On one of somebody else's, delete the Service's listeners and targets.")
 	AnnotationWithoutEffect = warning("Service", "AnnotationWithoutEffect",
 		"An annotation is unknown, or does nothing beside the others.",
 		"Correct the name, or remove the annotation.")

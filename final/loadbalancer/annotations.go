@@ -204,7 +204,7 @@ var Annotations = []Annotation{
 	row("takeover", boolean, func(s *Settings) *bool { return &s.TakeOver },
 		Annotation{Scope: Always, Default: "false", Doc: "Take the load balancer that the annotation name names, whatever its labels and listeners, unless a Service of this cluster has it. It then is the Service's own: what else is on it goes, and so does it with the Service."}),
 	row("release", boolean, func(s *Settings) *bool { return &s.Release },
-		Annotation{Scope: Always, Default: "false", Doc: "Let go of the load balancer: it keeps working as it is, loses our labels, and stays when the Service goes. Without the annotation it is taken back."}),
+		Annotation{Scope: Always, Default: "false", Doc: "Let go of the load balancer: it keeps working as it is, loses the labels of Service and cluster, and stays when the Service goes. Without the annotation it is taken back; one whose name is that of an annotation, and that the Service has made, by takeover."}),
 	row("repair-disabled", boolean, func(s *Settings) *bool { return &s.NoRepair },
 		Annotation{Scope: Always, Default: "false", Doc: "Do not look for changes that somebody else has made to the load balancer. Changes of the Service and of Nodes are still applied, and undo them."}),
 	row("refuse-source-ranges", boolean, func(s *Settings) *bool { return &s.RefuseSourceRanges },

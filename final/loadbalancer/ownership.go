@@ -31,28 +31,32 @@ type identity struct {
 // others have things on it that stay.
 //
 // The label with the Service's UID decides. If that is lost, the name that
-// contains the UID, or an address in the Service's status, are as good. A name
-// from an annotation is not: what has it must belong to nobody, or to a Service
-// that this cluster no longer has.
+// contains the UID is as good. An address in the Service's status tells which
+// one it is, and not who has made it. A name from an annotation tells neither:
+// what has it must belong to nobody, or to a Service that this cluster no longer
+// has.
 func identify(service *corev1.Service, s *Settings, id identity, lbs []*hcloud.LoadBalancer) (lb *hcloud.LoadBalancer, adopted bool, err error) {
 	labelled := filter(lbs, func(lb *hcloud.LoadBalancer) bool { return lb.Labels[ServiceLabel] == string(service.UID) })
 	switch {
 	case len(labelled) > 1:
 		return nil, false, fmt.Errorf("%d load balancers have the label %s=%s: remove it from all but one", len(labelled), ServiceLabel, service.UID)
 	case len(labelled) == 1:
-		return id.ofThisCluster(labelled[0], s)
+		return id.ofThisCluster(service, labelled[0], s)
 	}
 	unlabelled := filter(lbs, func(lb *hcloud.LoadBalancer) bool {
-		return lb.Labels[ServiceLabel] == "" && (lb.Name == cloudprovider.DefaultLoadBalancerName(service) || hasAddress(service, lb))
+		return lb.Labels[ServiceLabel] == "" && (hasDefaultName(service, lb) || hasAddress(service, lb))
 	})
-	if len(unlabelled) == 1 {
-		return id.ofThisCluster(unlabelled[0], s)
+	switch {
+	case len(unlabelled) > 1:
+		return nil, false, fmt.Errorf("load balancers %s and %s may both be the Service's: set the label %s=%s of one", unlabelled[0].Name, unlabelled[1].Name, ServiceLabel, service.UID)
+	case len(unlabelled) == 1:
+		return id.ofThisCluster(service, unlabelled[0], s)
 	}
 	named := filter(lbs, func(lb *hcloud.LoadBalancer) bool { return s.Name != "" && lb.Name == s.Name })
 	if len(named) == 0 {
 		return nil, false, nil
 	}
-	return id.byName(named[0], s)
+	return id.byName(service, named[0], s)
 }
 
 func filter(lbs []*hcloud.LoadBalancer, keep func(*hcloud.LoadBalancer) bool) []*hcloud.LoadBalancer {
@@ -65,6 +69,12 @@ func filter(lbs []*hcloud.LoadBalancer, keep func(*hcloud.LoadBalancer) bool) []
 	return kept
 }
 
+// hasDefaultName tells whether the load balancer has the name that contains the
+// Service's UID. Nobody else gives such a name.
+func hasDefaultName(service *corev1.Service, lb *hcloud.LoadBalancer) bool {
+	return lb.Name == cloudprovider.DefaultLoadBalancerName(service)
+}
+
 // hasAddress tells whether the Service's status shows the load balancer's public IP.
 func hasAddress(service *corev1.Service, lb *hcloud.LoadBalancer) bool {
 	return slices.ContainsFunc(service.Status.LoadBalancer.Ingress, func(i corev1.LoadBalancerIngress) bool {
@@ -73,30 +83,29 @@ func hasAddress(service *corev1.Service, lb *hcloud.LoadBalancer) bool {
 }
 
 // ofThisCluster accepts a load balancer unless another cluster's label is on it.
-func (id identity) ofThisCluster(lb *hcloud.LoadBalancer, s *Settings) (*hcloud.LoadBalancer, bool, error) {
+func (id identity) ofThisCluster(service *corev1.Service, lb *hcloud.LoadBalancer, s *Settings) (*hcloud.LoadBalancer, bool, error) {
 	if cluster := lb.Labels[ClusterLabel]; cluster != "" && id.cluster != "" && cluster != id.cluster && !s.TakeOver {
 		return nil, false, &ConflictError{lb.Name, fmt.Sprintf("cluster %s: if that is gone, set annotation %stakeover to true", cluster, Prefix)}
 	}
-	return lb, isAdopted(lb, s), nil
+	return lb, isAdopted(service, lb, s), nil
 }
 
-// isAdopted reports what the label says. Taking over ends it.
-func isAdopted(lb *hcloud.LoadBalancer, s *Settings) bool {
-	return lb.Labels[AdoptedLabel] != "" && !s.TakeOver
+// isAdopted tells whether others have made the load balancer: a label says so,
+// or there is nothing that says that we have. Taking over ends it.
+func isAdopted(service *corev1.Service, lb *hcloud.LoadBalancer, s *Settings) bool {
+	unknown := lb.Labels[ServiceLabel] == "" && !hasDefaultName(service, lb)
+	return (lb.Labels[AdoptedLabel] != "" || unknown) && !s.TakeOver
 }
 
 // byName decides about a load balancer that an annotation names.
-func (id identity) byName(lb *hcloud.LoadBalancer, s *Settings) (*hcloud.LoadBalancer, bool, error) {
+func (id identity) byName(service *corev1.Service, lb *hcloud.LoadBalancer, s *Settings) (*hcloud.LoadBalancer, bool, error) {
 	owner, cluster := lb.Labels[ServiceLabel], lb.Labels[ClusterLabel]
 	if name, live := id.owner(types.UID(owner)); owner != "" && live {
 		return nil, false, &ConflictError{lb.Name, fmt.Sprintf("Service %s: choose another name with annotation %sname", name, Prefix)}
 	}
-	ours := cluster != "" && cluster == id.cluster
-	switch {
-	case owner == "" && cluster == "":
-		return lb, !s.TakeOver, nil
-	case ours || s.TakeOver:
-		return lb, isAdopted(lb, s), nil
+	nobodys, ours := owner == "" && cluster == "", cluster != "" && cluster == id.cluster
+	if nobodys || ours || s.TakeOver {
+		return lb, isAdopted(service, lb, s), nil
 	}
 	return nil, false, &ConflictError{lb.Name, fmt.Sprintf("Service %s of cluster %s: if that is gone, set annotation %stakeover to true", cmp.Or(owner, "unknown"), cmp.Or(cluster, "unknown"), Prefix)}
 }

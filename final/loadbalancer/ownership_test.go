@@ -37,7 +37,23 @@ func TestS03S05Identify(t *testing.T) {
 		},
 		{name: "a copy of the cluster", lbs: []*hcloud.LoadBalancer{lb(1, "x", map[string]string{ServiceLabel: uid, ClusterLabel: "there"})}, wantOwner: "cluster there"},
 		{name: "the label is lost, the name has the UID", lbs: []*hcloud.LoadBalancer{lb(1, defaultName, nil)}, want: 1},
-		{name: "the label is lost, the status has the address", status: "203.0.113.5", lbs: []*hcloud.LoadBalancer{lb(1, "x", nil)}, want: 1},
+		{name: "the label is lost, the status has the address", status: "203.0.113.5", lbs: []*hcloud.LoadBalancer{lb(1, "x", nil)}, want: 1, wantAdopted: true},
+		{
+			name: "S05 an adopted one has lost its labels", annotations: map[string]string{"name": "edge"}, status: "203.0.113.5",
+			lbs: []*hcloud.LoadBalancer{lb(1, "edge", map[string]string{"team": "edge"})}, want: 1, wantAdopted: true,
+		},
+		{
+			name: "S05 an adopted one has lost its labels, and is taken over", annotations: map[string]string{"name": "edge", "takeover": "true"}, status: "203.0.113.5",
+			lbs: []*hcloud.LoadBalancer{lb(1, "edge", nil)}, want: 1,
+		},
+		{
+			name: "only the label of the Service is lost", annotations: map[string]string{"name": "edge"},
+			lbs: []*hcloud.LoadBalancer{lb(1, "edge", map[string]string{ClusterLabel: cluster})}, want: 1, wantAdopted: true,
+		},
+		{
+			name: "the labels are lost, and two may be it", status: "203.0.113.5",
+			lbs: []*hcloud.LoadBalancer{lb(1, defaultName, nil), lb(2, "x", nil)}, wantErr: true,
+		},
 		{name: "the label is lost, and another address is no proof", status: "203.0.113.6", lbs: []*hcloud.LoadBalancer{lb(1, "x", nil)}},
 		{name: "by name, of nobody", annotations: map[string]string{"name": "edge"}, lbs: []*hcloud.LoadBalancer{lb(1, "edge", nil)}, want: 1, wantAdopted: true},
 		{name: "S03 by name, of a neighbour", annotations: map[string]string{"name": "edge"}, lbs: []*hcloud.LoadBalancer{lb(1, "edge", map[string]string{ServiceLabel: neighbour})}, wantOwner: "Service default/neighbour"},

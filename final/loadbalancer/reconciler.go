@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -417,7 +418,10 @@ func (r *Reconciler) Delete(ctx context.Context, service *corev1.Service) (err e
 	ctx, cancel := context.WithTimeout(ctx, passTimeout)
 	defer cancel()
 
-	s, _ := Parse(service, r.Defaults)
+	s, err := Parse(service, r.Defaults)
+	if _, there := service.Annotations[Prefix+"release"]; there && !s.has("release") {
+		return err // what cannot be understood may mean that it stays
+	}
 	lb, adopted, err := r.find(ctx, service, s)
 	var conflict *ConflictError
 	switch {
@@ -428,7 +432,7 @@ func (r *Reconciler) Delete(ctx context.Context, service *corev1.Service) (err e
 	}
 	if lb != nil {
 		// A load balancer that only has the name is not ours yet.
-		certain := lb.Labels[ServiceLabel] == string(service.UID) || lb.Name == cloudprovider.DefaultLoadBalancerName(service) || hasAddress(service, lb)
+		certain := lb.Labels[ServiceLabel] == string(service.UID) || hasDefaultName(service, lb) || hasAddress(service, lb)
 		switch {
 		case !certain:
 		case s.Release:
@@ -466,15 +470,21 @@ func (r *Reconciler) delete(ctx context.Context, service *corev1.Service, lb *hc
 	return nil
 }
 
-// release takes our labels off a load balancer. That is all that makes it ours.
+// release takes off the labels that make a load balancer the Service's. Those
+// that tell what on it is ours, and what is others', stay: who takes it next, the
+// Service perhaps, has to know.
 func (r *Reconciler) release(ctx context.Context, service *corev1.Service, lb *hcloud.LoadBalancer) error {
 	if lb == nil {
 		return nil
 	}
-	return r.steps(ctx, service, lb, []Step{{Kind: SetLabels, Name: lb.Name, Labels: withoutOurs(lb.Labels), Why: "annotation " + Prefix + "release lets go of it"}})
+	labels := maps.Clone(lb.Labels)
+	delete(labels, ServiceLabel)
+	delete(labels, ClusterLabel)
+	return r.steps(ctx, service, lb, relabel(lb, labels, "annotation "+Prefix+"release lets go of it"))
 }
 
-// leave takes what is ours off a load balancer that others have made.
+// leave takes what is ours off a load balancer that others have made. If its
+// labels are lost, nobody can say what that is.
 func (r *Reconciler) leave(ctx context.Context, service *corev1.Service, lb *hcloud.LoadBalancer) error {
 	ours := holdingsOf(lb, true)
 	const why = "the Service is gone"
@@ -489,8 +499,19 @@ func (r *Reconciler) leave(ctx context.Context, service *corev1.Service, lb *hcl
 			steps = append(steps, Step{Kind: RemoveTarget, Target: Target{Server: t.Server.Server.ID}, Why: why})
 		}
 	}
-	steps = append(steps, Step{Kind: SetLabels, Name: lb.Name, Labels: withoutOurs(lb.Labels), Why: why})
+	steps = append(steps, relabel(lb, withoutOurs(lb.Labels), why)...)
+	if len(steps) == 0 {
+		r.Events.Tell(service, events.LoadBalancerLeft, "load balancer %s has lost its labels, which tell what on it was the Service's, so all of it stays, and may cost", lb.Name)
+	}
 	return r.steps(ctx, service, lb, steps)
+}
+
+// relabel returns the step that sets labels, none if they are so already.
+func relabel(lb *hcloud.LoadBalancer, labels map[string]string, why string) []Step {
+	if maps.Equal(lb.Labels, labels) {
+		return nil
+	}
+	return []Step{{Kind: SetLabels, Name: lb.Name, Labels: labels, Why: why}}
 }
 
 // steps makes steps that need each other.
