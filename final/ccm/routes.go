@@ -212,7 +212,7 @@ func (r *Routes) owners(ctx context.Context, age time.Duration) (map[netip.Addr]
 	}
 	owners, gateways, current := map[netip.Addr]types.NodeName{}, map[netip.Addr]int64{}, map[int64]bool{}
 	for _, server := range list {
-		if ip := nodes.PrivateIP(server, r.network); ip.IsValid() {
+		for _, ip := range nodes.PrivateIPs(server, r.network) {
 			gateways[ip] = server.ID
 		}
 	}
@@ -228,7 +228,7 @@ func (r *Routes) owners(ctx context.Context, age time.Duration) (map[netip.Addr]
 		if err != nil {
 			return nil, fmt.Errorf("look up server by ID %d: %w", id, err)
 		}
-		if ip := nodes.PrivateIP(server, r.network); ip.IsValid() {
+		for _, ip := range nodes.PrivateIPs(server, r.network) {
 			owners[ip], gateways[ip], current[id] = types.NodeName(node.Name), id, true
 		}
 	}
@@ -245,23 +245,53 @@ func (r *Routes) owners(ctx context.Context, age time.Duration) (map[netip.Addr]
 // gateway returns the IP that a Node's server has in the network. ours is false
 // for a Node of another cloud.
 func (r *Routes) gateway(ctx context.Context, node *corev1.Node) (gateway netip.Addr, ours bool, err error) {
-	if node.Spec.ProviderID == "" && nodes.Uninitialized(node) {
-		return gateway, false, fmt.Errorf("node %s is not initialized yet", node.Name)
+	server, err := r.server(ctx, node)
+	if err != nil || server == nil {
+		return gateway, false, err
+	}
+	if gateway = nodes.PrivateIP(server, r.network); !gateway.IsValid() {
+		return gateway, false, fmt.Errorf("server %d is not attached to network %d", server.ID, r.network.ID)
+	}
+	return gateway, true, nil
+}
+
+// server returns the server behind a Node, nil if it is of another cloud.
+func (r *Routes) server(ctx context.Context, node *corev1.Node) (*hcloud.Server, error) {
+	if node.Spec.ProviderID == "" {
+		return r.named(ctx, node)
 	}
 	id, err := providerid.Parse(node.Spec.ProviderID)
 	if err != nil {
-		return gateway, false, nil
+		return nil, nil //nolint:nilerr // no server of this cloud
 	}
 	// The controller asks in each pass for a route that cannot be made.
 	server, err := r.servers.ByID(ctx, id, r.servers.Calm())
 	if errors.Is(err, servers.ErrNotFound) {
-		return gateway, false, fmt.Errorf("server with ID %d: %w", id, cloudprovider.InstanceNotFound)
+		return nil, fmt.Errorf("server with ID %d: %w", id, cloudprovider.InstanceNotFound)
 	}
 	if err != nil {
-		return gateway, false, fmt.Errorf("look up server by ID %d: %w", id, err)
+		return nil, fmt.Errorf("look up server by ID %d: %w", id, err)
 	}
-	if gateway = nodes.PrivateIP(server, r.network); !gateway.IsValid() {
-		return gateway, false, fmt.Errorf("server %d is not attached to network %d", id, r.network.ID)
+	return server, nil
+}
+
+// named returns the server with the name of a Node whose kubelet was never told
+// of a cloud. A name proves little: such a server's routes are made, and never
+// listed, so that none is deleted that another cluster may have made.
+func (r *Routes) named(ctx context.Context, node *corev1.Node) (*hcloud.Server, error) {
+	if nodes.Uninitialized(node) {
+		return nil, fmt.Errorf("node %s is not initialized yet", node.Name)
 	}
-	return gateway, true, nil
+	server := r.servers.Named(node.Name)
+	if server != nil || time.Since(node.CreationTimestamp.Time) > r.servers.Calm() {
+		return server, nil // the list that ListRoutes has read is newer than the Node
+	}
+	server, err := r.servers.ByName(ctx, node.Name)
+	if errors.Is(err, servers.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("look up server by name %q: %w", node.Name, err)
+	}
+	return server, nil
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/hetznercloud/hcloud-go/v2/hcloud/schema"
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
 	cloudprovider "k8s.io/cloud-provider"
@@ -29,7 +30,8 @@ import (
 )
 
 // networkAPI is an API with one network, ID 7, and servers of which number n has
-// the IP 10.0.0.n there. Its changes are done at once.
+// the name server-n, and the IP 10.0.0.n and the alias IP 10.0.1.n there. Its
+// changes are done at once.
 type networkAPI struct {
 	servers  []int64
 	unlisted []int64 // exist, too
@@ -49,7 +51,9 @@ func (a *networkAPI) start(t *testing.T) *hcloud.Client {
 		}
 	}
 	server := func(id int64) schema.Server {
-		return schema.Server{ID: id, PrivateNet: []schema.ServerPrivateNet{{Network: 7, IP: fmt.Sprintf("10.0.0.%d", id)}}}
+		return schema.Server{ID: id, Name: fmt.Sprintf("server-%d", id), PrivateNet: []schema.ServerPrivateNet{{
+			Network: 7, IP: fmt.Sprintf("10.0.0.%d", id), AliasIPs: []string{fmt.Sprintf("10.0.1.%d", id)},
+		}}}
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /servers/{id}", func(w http.ResponseWriter, r *http.Request) {
@@ -155,8 +159,10 @@ func TestListRoutes(t *testing.T) {
 	api := &networkAPI{servers: []int64{1, 3, 50}, unlisted: []int64{2}, routes: []schema.NetworkRoute{
 		{Destination: "10.244.1.0/24", Gateway: "10.0.0.1"},
 		{Destination: "10.244.2.0/24", Gateway: "10.0.0.2"},  // the list lacks this server
+		{Destination: "10.244.3.0/24", Gateway: "10.0.1.3"},  // an alias IP
 		{Destination: "10.244.9.0/24", Gateway: "10.0.0.99"}, // no server has this IP
 		{Destination: "10.244.5.0/24", Gateway: "10.0.0.50"}, // everything below is others'
+		{Destination: "10.244.6.0/24", Gateway: "10.0.1.50"},
 		{Destination: "0.0.0.0/0", Gateway: "10.0.0.1"},
 		{Destination: "10.244.0.0/15", Gateway: "10.0.0.1"},
 		{Destination: "192.168.0.0/24", Gateway: "10.0.0.99"},
@@ -169,6 +175,7 @@ func TestListRoutes(t *testing.T) {
 	want := []*cloudprovider.Route{
 		{Name: "10.0.0.1", TargetNode: "node-1", DestinationCIDR: "10.244.1.0/24"},
 		{Name: "10.0.0.2", TargetNode: "node-2", DestinationCIDR: "10.244.2.0/24"},
+		{Name: "10.0.1.3", TargetNode: "node-3", DestinationCIDR: "10.244.3.0/24"},
 		{Name: "10.0.0.99", DestinationCIDR: "10.244.9.0/24", Blackhole: true},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -182,7 +189,7 @@ func TestListRoutes(t *testing.T) {
 }
 
 func TestCreateRoute(t *testing.T) {
-	all := []int64{1, 2, 3, 50}
+	all := []int64{1, 2, 3, 50, 60}
 	one := func(gateway string) []schema.NetworkRoute {
 		return []schema.NetworkRoute{{Destination: "10.244.1.0/24", Gateway: gateway}}
 	}
@@ -217,6 +224,12 @@ func TestCreateRoute(t *testing.T) {
 		{name: "R09 a Node of another cloud", node: "stranger", cidr: "10.244.2.0/24"},
 		{name: "R09 a dedicated server", node: "dedicated", cidr: "10.244.2.0/24"},
 		{name: "R09 a Node that has nothing to do with us", node: "onprem", cidr: "10.244.2.0/24"},
+		{name: "a Node that knows of no cloud", node: "server-50", cidr: "10.244.2.0/24", want: []string{"add_route 10.244.2.0/24 via 10.0.0.50"}},
+		{name: "a Node that knows of no cloud has its route", routes: one("10.0.0.50"), node: "server-50", cidr: "10.244.1.0/24"},
+		{
+			name: "a Node that knows of no cloud, and another cluster has its range", routes: one("10.0.1.60"), node: "server-50", cidr: "10.244.1.0/24",
+			wantErr: "none of this cluster's", wantEvent: "RouteConflict pod CIDR 10.244.1.0/24 is routed to 10.0.1.60",
+		},
 		{name: "a Node that is not initialized", node: "fresh", cidr: "10.244.2.0/24", wantErr: "not initialized"},
 		{name: "no Node", node: "ghost", cidr: "10.244.2.0/24", wantErr: "not found"},
 		{name: "a Node whose server is gone", node: "lost", cidr: "10.244.2.0/24", wantErr: "instance not found"},
@@ -225,7 +238,7 @@ func TestCreateRoute(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			api := &networkAPI{servers: all, routes: test.routes}
 			r, recorder := newTestRoutes(t, api, newNode("stranger", "k3s://stranger"), newNode("dedicated", "hrobot://7"),
-				newNode("onprem", ""), uninitialized(newNode("fresh", "")), newNode("lost", "hcloud://77"))
+				newNode("onprem", ""), newNode("server-50", ""), uninitialized(newNode("fresh", "")), newNode("lost", "hcloud://77"))
 			if _, err := r.ListRoutes(t.Context(), ""); err != nil {
 				t.Fatal(err)
 			}
@@ -289,6 +302,32 @@ func TestR02(t *testing.T) {
 		api.routes[0].Gateway = "10.0.0.51"
 		if listed := pass(t, r); len(listed)+len(api.writes()) > 0 {
 			t.Errorf("listed = %v, changes = %v", listed, api.writes())
+		}
+	})
+}
+
+// TestNamed has a Node that knows of no cloud, and is as new as its server.
+func TestNamed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := &networkAPI{servers: []int64{1, 2, 3}}
+		node := newNode("server-4", "")
+		r, _ := newTestRoutes(t, api, node)
+		pass(t, r)
+		time.Sleep(2 * servers.JustNow) // of the bubble's clock
+		api.servers = append(api.servers, 4)
+		node.CreationTimestamp = metav1.Now()
+		for range 10 {
+			pass(t, r)
+			if err := r.CreateRoute(t.Context(), "", "", &cloudprovider.Route{TargetNode: "server-4", DestinationCIDR: "10.244.4.0/24"}); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(30 * time.Second)
+		}
+		if diff := cmp.Diff([]string{"add_route 10.244.4.0/24 via 10.0.0.4"}, api.writes()); diff != "" {
+			t.Errorf("changes (-want +got):\n%s", diff)
+		}
+		if got := len(api.requests); got > 24 { // one of each in a pass, and two for what is new
+			t.Errorf("%d requests in ten passes, want 24 at most", got)
 		}
 	})
 }

@@ -3,13 +3,14 @@ package loadbalancer
 import (
 	"context"
 	"fmt"
-	"net"
 	"net/netip"
 	"slices"
 	"strconv"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	"k8s.io/apimachinery/pkg/types"
+
+	nodeinfo "example.com/ccm-from-scratch/final/nodes"
 )
 
 // Leak is something in the cloud that this cluster has made and no longer needs.
@@ -122,7 +123,10 @@ func (r *Reconciler) deadRoutes(ctx context.Context, pods netip.Prefix) ([]Leak,
 		if err != nil || !pods.Overlaps(destination) || destination.Bits() < pods.Bits() {
 			continue
 		}
-		if slices.ContainsFunc(servers, func(s *hcloud.Server) bool { return hasPrivateIP(s, network, route.Gateway) }) {
+		gateway, _ := netip.AddrFromSlice(route.Gateway)
+		if slices.ContainsFunc(servers, func(s *hcloud.Server) bool {
+			return slices.Contains(nodeinfo.PrivateIPs(s, network), gateway.Unmap())
+		}) {
 			continue
 		}
 		leaks = append(leaks, Leak{
@@ -136,11 +140,4 @@ func (r *Reconciler) deadRoutes(ctx context.Context, pods netip.Prefix) ([]Leak,
 		})
 	}
 	return leaks, nil
-}
-
-// hasPrivateIP tells whether an address in a network is the server's, or one of
-// its alias IPs.
-func hasPrivateIP(server *hcloud.Server, network *hcloud.Network, ip net.IP) bool {
-	private := server.PrivateNetFor(network)
-	return private != nil && (private.IP.Equal(ip) || slices.ContainsFunc(private.Aliases, ip.Equal))
 }

@@ -7,6 +7,8 @@ import (
 	"slices"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+
+	nodeinfo "example.com/ccm-from-scratch/final/nodes"
 )
 
 // leaves says why a load balancer has to leave the network that it is in, empty
@@ -55,9 +57,8 @@ func (r *Reconciler) checkMove(ctx context.Context, d *Desired, actual *hcloud.L
 	if err != nil {
 		return fmt.Errorf("list servers: %w", err)
 	}
-	ip := d.PrivateIP.AsSlice()
 	for _, s := range servers {
-		if hasPrivateIP(s, network, ip) {
+		if slices.Contains(nodeinfo.PrivateIPs(s, network), d.PrivateIP) {
 			return fmt.Errorf("annotation %sprivate-ipv4: %s is that of server %s: choose another", Prefix, d.PrivateIP, s.Name)
 		}
 	}
@@ -67,7 +68,7 @@ func (r *Reconciler) checkMove(ctx context.Context, d *Desired, actual *hcloud.L
 	}
 	for _, lb := range lbs {
 		if slices.ContainsFunc(lb.PrivateNet, func(n hcloud.LoadBalancerPrivateNet) bool {
-			return lb.ID != actual.ID && n.Network.ID == network.ID && n.IP.Equal(ip)
+			return lb.ID != actual.ID && n.Network.ID == network.ID && n.IP.Equal(d.PrivateIP.AsSlice())
 		}) {
 			return fmt.Errorf("annotation %sprivate-ipv4: %s is that of load balancer %s: choose another", Prefix, d.PrivateIP, lb.Name)
 		}

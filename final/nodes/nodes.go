@@ -2,6 +2,7 @@
 package nodes
 
 import (
+	"net"
 	"net/netip"
 	"strings"
 
@@ -105,14 +106,26 @@ func (p Policy) Addresses(server *hcloud.Server, provided []netip.Addr) []corev1
 	return addresses
 }
 
-// PrivateIP returns the IP of a server in a network. It is invalid if the server
-// is not a member, or the network is nil.
-func PrivateIP(server *hcloud.Server, network *hcloud.Network) netip.Addr {
+// PrivateIPs returns the IPs of a server in a network: its own, then its alias
+// IPs. There are none if the server is not a member, or the network is nil.
+func PrivateIPs(server *hcloud.Server, network *hcloud.Network) (ips []netip.Addr) {
 	for _, privateNet := range server.PrivateNet {
-		if network != nil && privateNet.Network != nil && privateNet.Network.ID == network.ID {
-			ip, _ := netip.AddrFromSlice(privateNet.IP)
-			return ip.Unmap()
+		if network == nil || privateNet.Network == nil || privateNet.Network.ID != network.ID {
+			continue
 		}
+		for _, ip := range append([]net.IP{privateNet.IP}, privateNet.Aliases...) {
+			addr, _ := netip.AddrFromSlice(ip)
+			ips = append(ips, addr.Unmap())
+		}
+	}
+	return ips
+}
+
+// PrivateIP returns the first of a server's PrivateIPs, its own; an invalid one if
+// there is none.
+func PrivateIP(server *hcloud.Server, network *hcloud.Network) netip.Addr {
+	for _, ip := range PrivateIPs(server, network) {
+		return ip
 	}
 	return netip.Addr{}
 }
