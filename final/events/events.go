@@ -94,8 +94,8 @@ var (
 		"An annotation is unknown, or does nothing beside the others.",
 		"Correct the name, or remove the annotation.")
 	NotApplied = warning("Service", "NotApplied",
-		"An annotation that counts at creation only was changed. The load balancer stays what it is.",
-		"Set it back, or delete the Service and create it again: that changes the IPs.")
+		"An annotation is not applied: it counts at creation only, or would harm what is there, or concerns what is others'. The load balancer stays what it is.",
+		"Set it back, or do what the event says. A new Service gets all that it asks for, and other IPs.")
 	SpecNotSupported = warning("Service", "SpecNotSupported",
 		"A field of the Service's spec has no effect, because no load balancer of this cloud can do that.",
 		"Remove the field, or use what the event names. For loadBalancerSourceRanges see the annotation refuse-source-ranges.")

@@ -19,9 +19,8 @@ import (
 
 // Desired is what a Service and its Nodes ask for.
 type Desired struct {
-	Name      string
-	NameGiven bool // by an annotation; otherwise an adopted load balancer keeps its own
-	Labels    map[string]string
+	Name   string
+	Labels map[string]string
 
 	Type      string
 	TypeGiven bool // by an annotation; otherwise an existing load balancer keeps its own
@@ -93,7 +92,6 @@ type Target struct {
 func Want(service *corev1.Service, nodes []*corev1.Node, s *Settings, network *hcloud.Network) (*Desired, []Warning, error) {
 	d := &Desired{
 		Name:         cmp.Or(s.Name, cloudprovider.DefaultLoadBalancerName(service)),
-		NameGiven:    s.Name != "",
 		Labels:       map[string]string{ServiceLabel: string(service.UID)},
 		Type:         s.Type,
 		TypeGiven:    s.has("type"),

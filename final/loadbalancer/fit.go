@@ -13,26 +13,40 @@ import (
 // Fit leaves out of d what a load balancer has no room for, and says so. What is
 // there already stays first, then what has the lowest number: the choice is the
 // same each time. actual is nil before there is a load balancer.
+//
+// A smaller type must not cost what is there: without room for all of it, the
+// load balancer keeps its type.
 func Fit(d *Desired, actual *hcloud.LoadBalancer, typ *hcloud.LoadBalancerType) (left []Listener, warnings []Warning) {
 	targets, ports := map[int64]bool{}, map[int]bool{}
-	roomForTargets, roomForListeners := typ.MaxTargets, typ.MaxServices
+	foreignTargets, foreignListeners := 0, 0
 	if actual != nil {
 		ours := holdingsOf(actual, d.Labels[AdoptedLabel] != "")
 		for _, t := range actual.Targets {
 			if ours.target(t) {
 				targets[t.Server.Server.ID] = true
 			} else {
-				roomForTargets--
+				foreignTargets++
 			}
 		}
 		for _, s := range actual.Services {
 			if ours.port(s.ListenPort) {
 				ports[s.ListenPort] = true
 			} else {
-				roomForListeners--
+				foreignListeners++
 			}
 		}
+		full := len(d.Targets)+foreignTargets > typ.MaxTargets || len(d.Listeners)+foreignListeners > typ.MaxServices
+		if shrinks(typ, actual.LoadBalancerType) && (full || !ours.all) {
+			why := fmt.Sprintf("it has room for %d targets and %d ports", typ.MaxTargets, typ.MaxServices)
+			if !full {
+				why = "others may need the room"
+			}
+			warnings = append(warnings, Warning{events.NotApplied, fmt.Sprintf("annotation %stype: %s is not applied, the load balancer stays %s: %s", Prefix, typ.Name, actual.LoadBalancerType.Name, why)})
+			typ = actual.LoadBalancerType
+			d.Type = typ.Name
+		}
 	}
+	roomForTargets, roomForListeners := typ.MaxTargets-foreignTargets, typ.MaxServices-foreignListeners
 	if n := len(d.Targets) - max(roomForTargets, 0); n > 0 {
 		slices.SortStableFunc(d.Targets, func(a, b Target) int { return present(targets[a.Server], targets[b.Server]) })
 		var names []string

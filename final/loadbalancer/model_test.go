@@ -95,7 +95,9 @@ func (m *model) apply(s Step) {
 	case EnablePublic:
 		lb.PublicNet.Enabled = true
 	case DisablePublic:
-		if slices.ContainsFunc(lb.Targets, func(t hcloud.LoadBalancerTarget) bool { return !t.UsePrivateIP }) {
+		if slices.ContainsFunc(lb.Targets, func(t hcloud.LoadBalancerTarget) bool {
+			return !t.UsePrivateIP && t.Type != hcloud.LoadBalancerTargetTypeIP
+		}) {
 			refuse("there are public targets")
 		}
 		lb.PublicNet.Enabled = false

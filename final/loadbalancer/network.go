@@ -32,10 +32,18 @@ func (d *Desired) leaves(actual *hcloud.LoadBalancer) string {
 }
 
 // checkMove refuses a place in the network that is not to be had. A load balancer
-// has to leave its old place first, and would be left with none.
+// has to leave its old place first, and would be left with none. That of an
+// adopted one is not ours to change.
 func (r *Reconciler) checkMove(ctx context.Context, d *Desired, actual *hcloud.LoadBalancer) error {
-	if d.leaves(actual) == "" {
+	why := d.leaves(actual)
+	if why == "" {
 		return nil
+	}
+	if d.Labels[AdoptedLabel] != "" {
+		return &ConflictError{
+			fmt.Sprintf("%s, in network %d,", actual.Name, actual.PrivateNet[0].Network.ID),
+			fmt.Sprintf("whoever has attached it there, and %s: do without annotation %suse-private-ip, or set %[2]stakeover to true", why, Prefix),
+		}
 	}
 	network, _, err := r.Client.Network.GetByID(ctx, d.Network)
 	if err != nil {

@@ -3,12 +3,15 @@ package loadbalancer
 import (
 	"cmp"
 	"fmt"
+	"net/netip"
 	"slices"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	cloudprovider "k8s.io/cloud-provider"
+
+	"example.com/ccm-from-scratch/final/events"
 )
 
 // ConflictError says that a load balancer, or a part of it, is somebody else's.
@@ -108,6 +111,33 @@ func (id identity) byName(service *corev1.Service, lb *hcloud.LoadBalancer, s *S
 		return lb, isAdopted(service, lb, s), nil
 	}
 	return nil, false, &ConflictError{lb.Name, fmt.Sprintf("Service %s of cluster %s: if that is gone, set annotation %stakeover to true", cmp.Or(owner, "unknown"), cmp.Or(cluster, "unknown"), Prefix)}
+}
+
+// adopt leaves to others what they have made: what no annotation asks for is
+// wanted as it is, and their name always. Who does not reach targets through the
+// network does not mind which one it is.
+func (d *Desired) adopt(s *Settings, lb *hcloud.LoadBalancer) (warnings []Warning) {
+	if s.Name != "" && s.Name != lb.Name {
+		warnings = append(warnings, Warning{events.NotApplied, fmt.Sprintf("annotation %sname: %s is not applied, somebody else has named the load balancer %s; to get another one, delete the Service", Prefix, s.Name, lb.Name)})
+	}
+	d.Labels[AdoptedLabel] = "true"
+	d.Name = lb.Name
+	if !s.has("type") {
+		d.Type = lb.LoadBalancerType.Name
+	}
+	if !s.has("algorithm-type") {
+		d.Algorithm = lb.Algorithm.Type
+	}
+	if !s.has("disable-public-network") {
+		d.Public = lb.PublicNet.Enabled
+	}
+	switch {
+	case !s.UsePrivateIP && !s.has("private-ipv4", "private-subnet-ip-range"):
+		d.Network = 0
+	case len(lb.PrivateNet) > 0 && !s.has("private-subnet-ip-range"):
+		d.Subnet = netip.Prefix{}
+	}
+	return warnings
 }
 
 // checkListeners refuses to share a port of an adopted load balancer with a

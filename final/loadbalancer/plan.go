@@ -204,7 +204,7 @@ func (p *planner) labels() (first, last []Step) {
 	}
 
 	name, why := p.actual.Name, relabelled(p.actual.Labels, early)
-	if p.d.Name != name && (p.d.NameGiven || p.ours.all) {
+	if p.d.Name != name {
 		name, why = p.d.Name, "the name is "+name
 	}
 	if name != p.actual.Name || !maps.Equal(early, p.actual.Labels) {
@@ -247,7 +247,7 @@ func (p *planner) isTarget(server int64) bool {
 }
 
 // network attaches the load balancer where it should be. Others' private targets
-// would be lost with a detachment, so then nothing happens.
+// would be lost with a detachment, so one of theirs stays where it is.
 func (p *planner) network() {
 	if p.d.Network == 0 {
 		return
@@ -255,10 +255,7 @@ func (p *planner) network() {
 	attach := Step{Kind: Attach, Network: p.d.Network, IP: p.d.PrivateIP, Subnet: p.d.Subnet, Why: "it is not attached"}
 	if len(p.actual.PrivateNet) > 0 {
 		why := p.d.leaves(p.actual)
-		if why == "" {
-			return
-		}
-		if p.foreignPrivateTargets() {
+		if why == "" || !p.ours.all {
 			return
 		}
 		p.detached = true
@@ -266,12 +263,6 @@ func (p *planner) network() {
 		p.add(Step{Kind: Detach, Network: p.actual.PrivateNet[0].Network.ID, Why: why})
 	}
 	p.add(attach)
-}
-
-func (p *planner) foreignPrivateTargets() bool {
-	return !p.ours.all && slices.ContainsFunc(p.actual.Targets, func(t hcloud.LoadBalancerTarget) bool {
-		return !p.ours.target(t) && (t.UsePrivateIP || t.Type == hcloud.LoadBalancerTargetTypeIP)
-	})
 }
 
 // targets adds new ones before old ones go, as long as there is room.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"net"
 	"slices"
 	"strings"
 	"testing"
@@ -164,6 +165,17 @@ func TestPlanOrder(t *testing.T) {
 			name: "S32 no annotation, no smaller type", before: web(map[string]string{"type": "large"}, 80), after: web(nil, 80),
 		},
 		{
+			name: "S32 a smaller type comes last", before: web(map[string]string{"type": "large"}, 80, 81, 82, 83), after: web(map[string]string{"type": "small"}, 80), nodesAfter: []int64{1},
+			want: []string{"add target server 1 (Node node-1)", "delete listener 81", "delete listener 82", "delete listener 83", "change type to small"},
+		},
+		{
+			name: "S32 a type without room for all targets costs none", before: web(map[string]string{"type": "large"}, 80), after: web(map[string]string{"type": "small"}, 80),
+			nodesBefore: []int64{1, 2, 3, 4, 5}, nodesAfter: []int64{1, 2, 3, 4, 5},
+		},
+		{
+			name: "S32 a type without room for all ports costs none", before: web(map[string]string{"type": "large"}, 80, 81, 82, 83), after: web(map[string]string{"type": "small"}, 80, 81, 82, 83),
+		},
+		{
 			name: "S02 a rename is one request", before: web(nil, 80), after: web(map[string]string{"name": "edge"}, 80),
 			want: []string{"set name and labels of edge"},
 		},
@@ -272,15 +284,15 @@ func TestOnePass(t *testing.T) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 5))
 			adopted := seed%2 == 1
-			desire := func() *Desired {
+			desire := func() (*Desired, *Settings) {
 				service, nodes := random(r)
-				d := want(t, service, nodes, small)
-				if adopted {
-					d.Labels[AdoptedLabel] = "true"
+				s, err := Parse(service, small)
+				if err != nil {
+					t.Fatal(err)
 				}
-				return d
+				return want(t, service, nodes, small), s
 			}
-			start := desire()
+			start, _ := desire()
 			if adopted {
 				start.Targets, start.Listeners, start.Labels = nil, nil, map[string]string{"team": "edge"}
 				start.Type = "large"
@@ -289,7 +301,7 @@ func TestOnePass(t *testing.T) {
 			m := create(t, start)
 			if adopted {
 				m.lb.Services = append(m.lb.Services, hcloud.LoadBalancerService{Protocol: "tcp", ListenPort: foreignPort, DestinationPort: foreignPort})
-				m.lb.Targets = append(m.lb.Targets, hcloud.LoadBalancerTarget{Type: "ip", IP: &hcloud.LoadBalancerTargetIP{IP: "192.0.2.1"}})
+				m.lb.Targets = append(m.lb.Targets, hcloud.LoadBalancerTarget{Type: "ip", IP: &hcloud.LoadBalancerTargetIP{IP: "10.0.2.1"}})
 				if m.lb.PublicNet.Enabled {
 					m.lb.Targets = append(m.lb.Targets,
 						hcloud.LoadBalancerTarget{Type: "label_selector", LabelSelector: &hcloud.LoadBalancerTargetLabelSelector{Selector: "x"}},
@@ -301,9 +313,10 @@ func TestOnePass(t *testing.T) {
 			}
 			foreign := foreignShape(m)
 			for range 3 {
-				d := desire()
+				d, s := desire()
 				if adopted {
-					d.Type, d.Public = "large", d.Public || m.lb.PublicNet.Enabled
+					d.adopt(s, m.lb)
+					d.Public = d.Public || !d.UsePrivateIP // as an annotation has to say
 				}
 				m.lb.Targets = slices.Clone(m.lb.Targets)
 				typ := types3[d.Type]
@@ -353,6 +366,97 @@ func TestInterrupted(t *testing.T) {
 			}
 			if got, want := len(m.lb.Services), len(d.Listeners)+1; got != want {
 				t.Errorf("%d listeners, want %d", got, want)
+			}
+		})
+	}
+}
+
+// TestAdopt has load balancers that others have made. Apart from a listener and a
+// target, only what an annotation asks for is changed.
+func TestAdopt(t *testing.T) {
+	inNetwork := func(id int64) []hcloud.LoadBalancerPrivateNet {
+		return []hcloud.LoadBalancerPrivateNet{{Network: &hcloud.Network{ID: id}, IP: net.ParseIP("10.0.0.9")}}
+	}
+	ours := []string{"set name and labels of edge", "add target server 1 (Node node-1)", "add listener 80"}
+	tests := []struct {
+		name         string
+		annotations  map[string]string
+		change       func(*hcloud.LoadBalancer)
+		want         []string
+		wantWarning  string
+		wantConflict bool
+	}{
+		{name: "an algorithm stays", change: func(lb *hcloud.LoadBalancer) { lb.Algorithm.Type = "least_connections" }, want: ours},
+		{
+			name: "an annotation asks for an algorithm", annotations: map[string]string{"algorithm-type": "least_connections"},
+			want: []string{ours[0], "change algorithm to least_connections", ours[1], ours[2]},
+		},
+		{name: "a type stays", change: func(lb *hcloud.LoadBalancer) { lb.LoadBalancerType = types3["small"] }, want: ours},
+		{
+			name: "an annotation asks for a larger type", annotations: map[string]string{"type": "large"},
+			change: func(lb *hcloud.LoadBalancer) { lb.LoadBalancerType = types3["small"] },
+			want:   []string{ours[0], "change type to large", ours[1], ours[2]},
+		},
+		{
+			name: "nothing asks for a smaller type in vain", annotations: map[string]string{"type": "small"}, want: ours,
+			wantWarning: "annotation load-balancer.hetzner.cloud/type: small is not applied, the load balancer stays large: others may need the room",
+		},
+		{
+			name: "a public interface stays disabled", annotations: map[string]string{"use-private-ip": "true"},
+			change: func(lb *hcloud.LoadBalancer) { lb.PublicNet.Enabled = false }, want: ours,
+		},
+		{
+			name: "an annotation asks for the public interface", annotations: map[string]string{"disable-public-network": "false"},
+			change: func(lb *hcloud.LoadBalancer) { lb.PublicNet.Enabled = false },
+			want:   []string{ours[0], "enable the public interface", ours[1], ours[2]},
+		},
+		{name: "another network is not our business", change: func(lb *hcloud.LoadBalancer) { lb.PrivateNet = inNetwork(9) }, want: ours},
+		{name: "nor is none", change: func(lb *hcloud.LoadBalancer) { lb.PrivateNet = nil }, want: ours},
+		{
+			name: "private targets need the network", annotations: map[string]string{"use-private-ip": "true"},
+			change: func(lb *hcloud.LoadBalancer) { lb.PrivateNet = nil },
+			want:   []string{ours[0], "attach to network 7", ours[1], ours[2]},
+		},
+		{
+			name: "private targets do not need another network so much", annotations: map[string]string{"use-private-ip": "true"},
+			change: func(lb *hcloud.LoadBalancer) { lb.PrivateNet = inNetwork(9) }, want: ours, wantConflict: true,
+		},
+		{name: "an address of its own is refused", annotations: map[string]string{"private-ipv4": "10.0.0.5"}, want: ours, wantConflict: true},
+		{
+			name: "a name stays", annotations: map[string]string{"name": "other"}, want: ours,
+			wantWarning: "annotation load-balancer.hetzner.cloud/name: other is not applied, somebody else has named the load balancer edge; to get another one, delete the Service",
+		},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			made := want(t, web(map[string]string{"name": "edge", "type": "large"}), nil, small)
+			made.Labels = nil
+			m := create(t, made)
+			if test.change != nil {
+				test.change(m.lb)
+			}
+			service := web(test.annotations, 80)
+			s, err := Parse(service, small)
+			if err != nil {
+				t.Fatal(err)
+			}
+			d := want(t, service, nodes(1), small)
+			warnings := d.adopt(s, m.lb)
+			var conflict *ConflictError
+			if err := (&Reconciler{}).checkMove(t.Context(), d, m.lb); errors.As(err, &conflict) != test.wantConflict {
+				t.Errorf("conflict: %v, want one: %t", err, test.wantConflict)
+			}
+			_, more := Fit(d, m.lb, types3[d.Type])
+			texts := ""
+			for _, w := range append(warnings, more...) {
+				texts += w.Text
+			}
+			if diff := cmp.Diff(test.wantWarning, texts); diff != "" {
+				t.Errorf("warnings (-want +got):\n%s", diff)
+			}
+			steps, _ := m.pass(d, types3[d.Type])
+			if diff := cmp.Diff(test.want, kinds(steps)); diff != "" {
+				t.Errorf("steps (-want +got):\n%s", diff)
 			}
 		})
 	}

@@ -183,7 +183,7 @@ func (r *Reconciler) prepare(ctx context.Context, service *corev1.Service, nodes
 		p.desired.Labels[ClusterLabel] = cluster
 	}
 	if adopted {
-		p.desired.Labels[AdoptedLabel] = "true"
+		p.warnings = append(p.warnings, p.desired.adopt(s, p.actual)...)
 	}
 	if p.actual != nil {
 		if err := joinErrors(checkListeners(p.desired, p.actual), r.checkMove(ctx, p.desired, p.actual)); err != nil {
