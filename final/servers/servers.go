@@ -287,17 +287,10 @@ func (s *Servers) Similar(name string) []string {
 // taken from a list of that age at most.
 func (s *Servers) Gone(ctx context.Context, id int64, others []int64, age time.Duration) (bool, error) {
 	others = slices.DeleteFunc(slices.Clone(others), func(other int64) bool { return other == id })
-	ages := []time.Duration{age}
-	if s.options.Mode == All {
-		ages = append(ages, JustNow) // all of those in an older list may be gone, too
-	}
-	for _, age := range ages {
-		asked := others
-		if s.options.Mode == All {
-			if err := s.list(ctx, age); err != nil {
-				return false, err
-			}
-			asked = s.alive(others)
+	for _, age := range s.ages(age) {
+		asked, err := s.askable(ctx, others, age)
+		if err != nil {
+			return false, err
 		}
 		if len(asked) == 0 {
 			break
@@ -305,13 +298,61 @@ func (s *Servers) Gone(ctx context.Context, id int64, others []int64, age time.D
 		if _, err := s.read(ctx, id); !errors.Is(err, ErrNotFound) {
 			return false, err
 		}
-		for _, other := range asked[:min(witnesses, len(asked))] {
-			if _, err := s.read(ctx, other); !errors.Is(err, ErrNotFound) {
-				return err == nil, err
-			}
+		if err := s.anyOf(ctx, asked); !errors.Is(err, ErrNotFound) {
+			return err == nil, err
 		}
 	}
 	return false, fmt.Errorf("server with ID %d was not found: %w", id, ErrDoubt)
+}
+
+// Witness returns no error if the API finds one of the servers now, so that what
+// else it does not find is not there. The error wraps ErrDoubt if it finds none.
+// If there are none to ask for, nothing is in doubt.
+func (s *Servers) Witness(ctx context.Context, ids []int64) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	for _, age := range s.ages(maxCalm) {
+		asked, err := s.askable(ctx, ids, age)
+		if err != nil {
+			return err
+		}
+		if err := s.anyOf(ctx, asked); !errors.Is(err, ErrNotFound) {
+			return err
+		}
+	}
+	return fmt.Errorf("server with ID %d was not found: %w", ids[0], ErrDoubt)
+}
+
+// ages are how old the lists may be, one after the other, from which witnesses are
+// taken. All of those in an older list may be gone.
+func (s *Servers) ages(first time.Duration) []time.Duration {
+	if s.options.Mode == All {
+		return []time.Duration{first, JustNow}
+	}
+	return []time.Duration{first}
+}
+
+// askable returns a few of ids: of those that are in the list, if there is one.
+func (s *Servers) askable(ctx context.Context, ids []int64, age time.Duration) ([]int64, error) {
+	if s.options.Mode == All {
+		if err := s.list(ctx, age); err != nil {
+			return nil, err
+		}
+		ids = s.alive(ids)
+	}
+	return ids[:min(witnesses, len(ids))], nil
+}
+
+// anyOf returns no error if one of the servers exists now, and one that wraps
+// ErrNotFound if none does.
+func (s *Servers) anyOf(ctx context.Context, ids []int64) error {
+	for _, id := range ids {
+		if _, err := s.read(ctx, id); !errors.Is(err, ErrNotFound) {
+			return err
+		}
+	}
+	return ErrNotFound
 }
 
 // alive returns those of ids that existed when last heard of. After a list from

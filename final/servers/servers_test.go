@@ -358,6 +358,57 @@ func TestL01(t *testing.T) {
 	api.want(t, 2, 3, 0)
 }
 
+// TestWitness asks whether the project is the one with some servers.
+func TestWitness(t *testing.T) {
+	ids := []int64{1, 2, 3}
+	tests := []struct {
+		name        string
+		mode        Mode
+		ids         []int64
+		do          func(*fakeAPI)
+		doubt       bool
+		lists, gets int
+	}{
+		{name: "the right project", mode: All, ids: ids, lists: 1, gets: 1},
+		{name: "the right project, without a list", mode: One, ids: ids, gets: 1},
+		{name: "nothing is remembered", mode: Off, ids: ids, gets: 1},
+		{name: "some are gone", mode: One, ids: ids, do: func(a *fakeAPI) { a.gone[1], a.gone[2] = true, true }, gets: 3},
+		{name: "the cluster has none", mode: All},
+		{name: "another project", mode: All, ids: []int64{100, 101}, doubt: true, lists: 1},
+		{name: "another project, without a list", mode: One, ids: []int64{100, 101, 102, 103}, doubt: true, gets: 3},
+		{name: "an empty project", mode: All, ids: ids, do: func(a *fakeAPI) { a.n = 0 }, doubt: true, lists: 1},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			api, s := newTest(t, 3, test.mode)
+			if test.do != nil {
+				test.do(api)
+			}
+			if err := s.Witness(t.Context(), test.ids); errors.Is(err, ErrDoubt) != test.doubt || !test.doubt && err != nil {
+				t.Errorf("error = %v, want doubt: %t", err, test.doubt)
+			}
+			api.want(t, test.lists, test.gets, 0)
+		})
+	}
+
+	// Lists are not asked for again while one remembers a server that exists.
+	api, s := newTest(t, 3, All)
+	for range 2 {
+		if err := s.Witness(t.Context(), ids); err != nil {
+			t.Fatal(err)
+		}
+	}
+	api.want(t, 1, 2, 0)
+	api.change(s, 0, func() { api.n = 0 })
+	if err := s.Witness(t.Context(), ids); !errors.Is(err, ErrDoubt) {
+		t.Errorf("error = %v after the token changed, want doubt", err)
+	}
+	api.change(s, 2*JustNow, func() { api.n = 3 })
+	if err := s.Witness(t.Context(), ids); err != nil {
+		t.Errorf("error = %v after the token changed back", err)
+	}
+}
+
 // TestManyGone deletes more servers at once than are asked for as witnesses.
 func TestManyGone(t *testing.T) {
 	api, s := newTest(t, 6, All)
