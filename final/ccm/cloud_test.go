@@ -1,14 +1,24 @@
 package ccm
 
 import (
+	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
+	"os"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/informers"
 	"k8s.io/cloud-provider/app/config"
+
+	environment "example.com/ccm-from-scratch/final/config"
+	"example.com/ccm-from-scratch/final/loadbalancer"
 )
 
 // testConfig returns what the library would hand to NewCloudProvider.
@@ -112,6 +122,63 @@ func TestNewCloudProvider(t *testing.T) {
 			}
 			if _, supported := cloud.Routes(); supported != test.wantRoutes {
 				t.Errorf("routes are supported: %t, want %t", supported, test.wantRoutes)
+			}
+		})
+	}
+}
+
+// TestDefaults: a variable takes the values that the annotation of the same
+// meaning takes, and no others.
+func TestDefaults(t *testing.T) {
+	text, err := os.ReadFile("../loadbalancer/testdata/values.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := map[string]struct{ Valid, Invalid []string }{}
+	if err := json.Unmarshal(text, &values); err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range loadbalancer.Annotations {
+		if a.Variable == "" {
+			continue
+		}
+		t.Run(a.Variable, func(t *testing.T) {
+			load := func(value string) (loadbalancer.Defaults, error) {
+				c, err := environment.Load(func(name string) (string, bool) {
+					value, ok := map[string]string{"HCLOUD_TOKEN": "token", "HCLOUD_NETWORK": "lab", a.Variable: value}[name]
+					return value, ok
+				})
+				if err != nil {
+					return loadbalancer.Defaults{}, err
+				}
+				return loadBalancerDefaults(c.LoadBalancers), nil
+			}
+			same := func(value string) bool { // empty is unset, spaces do not count, and 0 is that of the API
+				return value != "" && value != "0" && strings.TrimSpace(value) == value && !strings.Contains(value, "=")
+			}
+			for _, value := range values[a.Name].Valid {
+				defaults, err := load(value)
+				if !same(value) {
+					continue
+				}
+				if err != nil {
+					t.Errorf("%q is refused: %v", value, err)
+				}
+				service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{loadbalancer.Prefix + a.Name: value}}}
+				byAnnotation, _ := loadbalancer.Parse(service, loadbalancer.Defaults{})
+				byVariable, _ := loadbalancer.Parse(&corev1.Service{}, defaults)
+				options := cmp.Options{
+					cmpopts.IgnoreUnexported(loadbalancer.Settings{}), cmpopts.IgnoreFields(loadbalancer.Settings{}, "NodeSelector"),
+					cmpopts.EquateComparable(netip.Prefix{}, netip.Addr{}),
+				}
+				if diff := cmp.Diff(byAnnotation, byVariable, options); diff != "" {
+					t.Errorf("%q (-annotation +variable):\n%s", value, diff)
+				}
+			}
+			for _, value := range values[a.Name].Invalid {
+				if _, err := load(value); same(value) && err == nil {
+					t.Errorf("%q is taken", value)
+				}
 			}
 		})
 	}

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -138,17 +139,17 @@ var Variables = []Variable{
 	{
 		Name: locationVariable, Kind: "name",
 		Help: "Location of new load balancers. Excludes the network zone.",
-		set:  toText(func(c *Config) *string { return &c.LoadBalancers.Location }),
+		set:  toName(func(c *Config) *string { return &c.LoadBalancers.Location }),
 	},
 	{
 		Name: networkZoneVariable, Kind: "name",
 		Help: "Network zone of new load balancers. Excludes the location.",
-		set:  toText(func(c *Config) *string { return &c.LoadBalancers.NetworkZone }),
+		set:  toName(func(c *Config) *string { return &c.LoadBalancers.NetworkZone }),
 	},
 	{
 		Name: "HCLOUD_LOAD_BALANCERS_TYPE", Kind: "name", Default: "lb11",
 		Help: "Type of load balancers.",
-		set:  toText(func(c *Config) *string { return &c.LoadBalancers.Type }),
+		set:  toName(func(c *Config) *string { return &c.LoadBalancers.Type }),
 	},
 	{
 		Name: "HCLOUD_LOAD_BALANCERS_ALGORITHM_TYPE", Kind: "round_robin or least_connections", Default: "that of the API",
@@ -181,10 +182,12 @@ var Variables = []Variable{
 	{
 		Name: "HCLOUD_LOAD_BALANCERS_PRIVATE_SUBNET_IP_RANGE", Kind: "CIDR",
 		Help: "Subnet of the network in which load balancers get their private IP.",
-		set: func(c *Config, value, _ string) (err error) {
-			if c.LoadBalancers.PrivateSubnet, err = netip.ParsePrefix(value); err != nil {
-				return errors.New("want a range such as 10.0.1.0/24")
+		set: func(c *Config, value, _ string) error {
+			subnet, err := netip.ParsePrefix(value)
+			if err != nil || !subnet.Addr().Is4() {
+				return errors.New("want an IPv4 range such as 10.0.1.0/24")
 			}
+			c.LoadBalancers.PrivateSubnet = subnet.Masked()
 			return nil
 		},
 	},
@@ -196,20 +199,20 @@ var Variables = []Variable{
 	{
 		Name: "HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_INTERVAL", Kind: "duration", Default: "that of the API",
 		Help: "Time between two health checks of a target.",
-		set:  toDuration(func(c *Config) *time.Duration { return &c.LoadBalancers.HealthCheckInterval }),
+		set:  toSeconds(3, 60, func(c *Config) *time.Duration { return &c.LoadBalancers.HealthCheckInterval }),
 	},
 	{
 		Name: "HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_TIMEOUT", Kind: "duration", Default: "that of the API",
 		Help: "Time after which a health check has failed.",
-		set:  toDuration(func(c *Config) *time.Duration { return &c.LoadBalancers.HealthCheckTimeout }),
+		set:  toSeconds(1, 60, func(c *Config) *time.Duration { return &c.LoadBalancers.HealthCheckTimeout }),
 	},
 	{
 		Name: "HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_RETRIES", Kind: "number", Default: "that of the API",
 		Help: "Failed health checks after which a target is unhealthy.",
 		set: func(c *Config, value, _ string) (err error) {
 			c.LoadBalancers.HealthCheckRetries, err = strconv.Atoi(value)
-			if err != nil || c.LoadBalancers.HealthCheckRetries < 0 {
-				return errors.New("want a number such as 3")
+			if n := c.LoadBalancers.HealthCheckRetries; err != nil || n < 0 || n > 5 {
+				return errors.New("want a number from 1 to 5")
 			}
 			return nil
 		},
@@ -249,6 +252,18 @@ func toText(field func(*Config) *string) func(*Config, string, string) error {
 	}
 }
 
+// toName takes what places and types have for names.
+func toName(field func(*Config) *string) func(*Config, string, string) error {
+	return func(c *Config, value, _ string) error {
+		if *field(c) = value; !name.MatchString(value) {
+			return errors.New("want a name of lower-case letters, digits, and dashes")
+		}
+		return nil
+	}
+}
+
+var name = regexp.MustCompile(`^[a-z][a-z0-9-]*$`)
+
 func toBool(field func(*Config) *bool) func(*Config, string, string) error {
 	return func(c *Config, value, _ string) (err error) {
 		*field(c), err = parseBool(value)
@@ -275,6 +290,22 @@ func toDuration(field func(*Config) *time.Duration) func(*Config, string, string
 			return errors.New("want a duration such as 15s or 1m30s")
 		}
 		*field(c) = d
+		return nil
+	}
+}
+
+// toSeconds takes whole seconds in the bounds of the API, and 0 for what the API
+// does by itself.
+func toSeconds(least, top int, field func(*Config) *time.Duration) func(*Config, string, string) error {
+	set := toDuration(field)
+	return func(c *Config, value, file string) error {
+		if err := set(c, value, file); err != nil {
+			return err
+		}
+		d := *field(c)
+		if d != 0 && (d%time.Second != 0 || d < time.Duration(least)*time.Second || d > time.Duration(top)*time.Second) {
+			return fmt.Errorf("want whole seconds from %ds to %ds", least, top)
+		}
 		return nil
 	}
 }

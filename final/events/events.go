@@ -96,6 +96,9 @@ var (
 	NotApplied = warning("Service", "NotApplied",
 		"An annotation is not applied: it counts at creation only, or would harm what is there, or concerns what is others'. The load balancer stays what it is.",
 		"Set it back, or do what the event says. A new Service gets all that it asks for, and other IPs.")
+	LoadBalancerTypeDeprecated = warning("Service", "LoadBalancerTypeDeprecated",
+		"The load balancer's type is deprecated. The load balancer works on, for now.",
+		"Set the annotation type to another one with room for all ports and Nodes.")
 	SpecNotSupported = warning("Service", "SpecNotSupported",
 		"A field of the Service's spec has no effect, because no load balancer of this cloud can do that.",
 		"Remove the field, or use what the event names. For loadBalancerSourceRanges see the annotation refuse-source-ranges.")

@@ -70,6 +70,8 @@ type Settings struct {
 
 	RefuseSourceRanges bool
 
+	healthConfigured bool // the configuration says something about health checks
+
 	given map[string]bool // names, without Prefix, of the annotations that are there
 }
 
@@ -129,7 +131,7 @@ var Annotations = []Annotation{
 		Annotation{Scope: AtCreation, Variable: "HCLOUD_LOAD_BALANCERS_LOCATION", Doc: "Location of the load balancer. Wins over the network zone. Empty means that the variable does not count."}),
 	row("network-zone", place, func(s *Settings) *string { return &s.NetworkZone },
 		Annotation{Scope: AtCreation, Variable: "HCLOUD_LOAD_BALANCERS_NETWORK_ZONE", Doc: "Network zone of the load balancer, as an alternative to the location."}),
-	row("type", word, func(s *Settings) *string { return &s.Type },
+	row("type", typeName, func(s *Settings) *string { return &s.Type },
 		Annotation{Scope: Always, Default: "lb11", Variable: "HCLOUD_LOAD_BALANCERS_TYPE", Doc: "Type of the load balancer. Without the annotation a load balancer keeps its type: a smaller one might not have room for what is there."}),
 	row("algorithm-type", enum(hcloud.LoadBalancerAlgorithmTypeRoundRobin, hcloud.LoadBalancerAlgorithmTypeLeastConnections), func(s *Settings) *hcloud.LoadBalancerAlgorithmType { return &s.Algorithm },
 		Annotation{Scope: Always, Default: "round_robin", Variable: "HCLOUD_LOAD_BALANCERS_ALGORITHM_TYPE", Doc: "How the load balancer chooses a target."}),
@@ -147,7 +149,7 @@ var Annotations = []Annotation{
 		Annotation{Scope: InStatus, Default: "false", Variable: "HCLOUD_LOAD_BALANCERS_DISABLE_IPV6", Doc: "Leave the public IPv6 address out of the status."}),
 	row("disable-private-ingress", boolean, func(s *Settings) *bool { return &s.DisablePrivateIngress },
 		Annotation{Scope: InStatus, Default: "false", Variable: "HCLOUD_LOAD_BALANCERS_DISABLE_PRIVATE_INGRESS", Doc: "Leave the private IP out of the status."}),
-	row("hostname", domain, func(s *Settings) *string { return &s.Hostname },
+	row("hostname", hostname, func(s *Settings) *string { return &s.Hostname },
 		Annotation{Scope: InStatus, Doc: "Show this host name, and no IPs, in the status. Traffic within the cluster then goes through the load balancer."}),
 	row("use-private-ip", boolean, func(s *Settings) *bool { return &s.UsePrivateIP },
 		Annotation{Scope: Always, Default: "false", Variable: "HCLOUD_LOAD_BALANCERS_USE_PRIVATE_IP", Doc: "Reach the targets through the network. A change moves a part of the targets at a time, and waits until they are healthy."}),
@@ -184,9 +186,9 @@ var Annotations = []Annotation{
 	row("http-tls-secret", secretName, func(s *Settings) *string { return &s.TLSSecret },
 		Annotation{Scope: Always, Doc: "Secret of type kubernetes.io/tls, in the Service's namespace, that is uploaded as certificate of https listeners, and again when it changes."}),
 	row("health-check-protocol", enum(hcloud.LoadBalancerServiceProtocolTCP, hcloud.LoadBalancerServiceProtocolHTTP, hcloud.LoadBalancerServiceProtocolHTTPS), func(s *Settings) *hcloud.LoadBalancerServiceProtocol { return &s.HealthProtocol },
-		Annotation{Scope: Always, Default: "tcp; the listener's if there is any other health check annotation", Doc: "Protocol of the health check."}),
+		Annotation{Scope: Always, Default: "tcp; the listener's if there is any other health check annotation or variable", Doc: "Protocol of the health check."}),
 	row("health-check-port", number(1, 65535), func(s *Settings) *int { return &s.HealthPort },
-		Annotation{Scope: Always, Default: "the node port; with externalTrafficPolicy Local healthCheckNodePort", Doc: "Port of the health check."}),
+		Annotation{Scope: Always, Default: "the node port; with externalTrafficPolicy Local healthCheckNodePort", Doc: "Port of the health check. With externalTrafficPolicy Local kube-proxy is asked, which knows the Nodes that have a pod, unless this annotation or health-check-protocol is there."}),
 	row("health-check-interval", seconds(3, 60), func(s *Settings) *time.Duration { return &s.HealthInterval },
 		Annotation{Scope: Always, Default: "15s", Variable: "HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_INTERVAL", Doc: "Time between two health checks."}),
 	row("health-check-timeout", seconds(1, 60), func(s *Settings) *time.Duration { return &s.HealthTimeout },
@@ -194,13 +196,13 @@ var Annotations = []Annotation{
 	row("health-check-retries", number(1, 5), func(s *Settings) *int { return &s.HealthRetries },
 		Annotation{Scope: Always, Default: "3", Variable: "HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_RETRIES", Doc: "Failures in a row that make a target unhealthy."}),
 	row("health-check-http-domain", domain, func(s *Settings) *string { return &s.HealthDomain },
-		Annotation{Scope: Always, Doc: "Host name that the health check asks for."}),
+		Annotation{Scope: Always, Doc: "Host name that the health check asks for. Not for kube-proxy, see health-check-port."}),
 	row("health-check-http-path", path, func(s *Settings) *string { return &s.HealthPath },
-		Annotation{Scope: Always, Default: "/; with externalTrafficPolicy Local /healthz", Doc: "Path that the health check asks for."}),
+		Annotation{Scope: Always, Default: "/", Doc: "Path that the health check asks for. Not for kube-proxy, see health-check-port."}),
 	row("health-check-http-validate-certificate", boolean, func(s *Settings) *bool { return &s.HealthTLS },
-		Annotation{Scope: Always, Default: "false", Doc: "Use TLS for the health check, and check the target's certificate."}),
+		Annotation{Scope: Always, Default: "false", Doc: "Use TLS for the health check, and check the target's certificate. Not for kube-proxy, see health-check-port."}),
 	row("http-status-codes", list(statusCode), func(s *Settings) *[]string { return &s.HealthStatusCode },
-		Annotation{Scope: Always, Default: "2??,3??", Doc: "Status codes that mean healthy."}),
+		Annotation{Scope: Always, Default: "2??,3??", Doc: "Status codes that mean healthy. Not for kube-proxy, see health-check-port."}),
 	row("takeover", boolean, func(s *Settings) *bool { return &s.TakeOver },
 		Annotation{Scope: Always, Default: "false", Doc: "Take the load balancer that the annotation name names, whatever its labels and listeners, unless a Service of this cluster has it. It then is the Service's own: what else is on it goes, and so does it with the Service."}),
 	row("release", boolean, func(s *Settings) *bool { return &s.Release },

@@ -254,9 +254,18 @@ func wantListener(service *corev1.Service, port corev1.ServicePort, s *Settings,
 	return l
 }
 
+// asksKubeProxy tells whether the health check is for kube-proxy, which knows the
+// Nodes that have a pod, and not for the pods.
+func asksKubeProxy(service *corev1.Service, s *Settings) bool {
+	return service.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal && service.Spec.HealthCheckNodePort != 0 &&
+		!s.has("health-check-protocol", "health-check-port")
+}
+
+// aboutPods are annotations that say how pods answer a health check.
+var aboutPods = []string{"health-check-http-domain", "health-check-http-path", "health-check-http-validate-certificate", "http-status-codes"}
+
 // wantHealth follows the node port, so that a new one is never checked at the
-// old place. With externalTrafficPolicy Local it asks kube-proxy which Nodes
-// have a pod, unless an annotation says what to ask.
+// old place. kube-proxy answers in plain HTTP, and not in the words of pods.
 func wantHealth(service *corev1.Service, s *Settings, l Listener) Health {
 	h := Health{
 		Protocol: hcloud.LoadBalancerServiceProtocolTCP,
@@ -266,17 +275,14 @@ func wantHealth(service *corev1.Service, s *Settings, l Listener) Health {
 		Retries:  s.HealthRetries,
 	}
 	http := HealthHTTP{Domain: s.HealthDomain, Path: s.HealthPath, StatusCodes: s.HealthStatusCode, TLS: s.HealthTLS}
-	own := s.has("health-check-protocol", "health-check-port")
-	onHTTP := s.has("health-check-http-domain", "health-check-http-path", "health-check-http-validate-certificate", "http-status-codes")
-	onAny := onHTTP || s.has("health-check-port", "health-check-interval", "health-check-timeout", "health-check-retries")
+	onHTTP := s.has(aboutPods...)
+	onAny := s.healthConfigured || s.has("health-check-port", "health-check-interval", "health-check-timeout", "health-check-retries")
 	switch {
 	case s.HealthProtocol != "":
 		h.Protocol = s.HealthProtocol
-	case service.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal && service.Spec.HealthCheckNodePort != 0 && !own:
+	case asksKubeProxy(service, s):
 		h.Protocol, h.Port = hcloud.LoadBalancerServiceProtocolHTTP, int(service.Spec.HealthCheckNodePort)
-		if !s.has("health-check-http-path") {
-			http.Path = "/healthz"
-		}
+		http = HealthHTTP{Path: "/healthz", StatusCodes: []string{"2??", "3??"}}
 	case onHTTP:
 		h.Protocol = hcloud.LoadBalancerServiceProtocolHTTP
 	case onAny:

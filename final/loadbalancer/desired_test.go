@@ -43,6 +43,17 @@ func TestWantListeners(t *testing.T) {
 			})},
 		},
 		{
+			name: "S25 kube-proxy answers as kube-proxy does", ports: []int32{443}, change: local,
+			annotations: map[string]string{
+				"protocol": "https", "http-certificates": "web", "health-check-http-domain": "example.org", "health-check-http-path": "/up",
+				"health-check-http-validate-certificate": "true", "http-status-codes": "418", "health-check-interval": "20",
+			},
+			want: []Listener{with(tcp(443, 30443), func(l *Listener) {
+				l.Protocol, l.HTTP = "https", http(false)
+				l.Health.Protocol, l.Health.Port, l.Health.Interval, l.Health.HTTP = "http", 31999, 20*time.Second, check("/healthz")
+			})},
+		},
+		{
 			name: "S25 an annotation says what to ask", ports: []int32{80}, change: local,
 			annotations: map[string]string{"health-check-protocol": "tcp", "health-check-port": "9000"},
 			want:        []Listener{with(tcp(80, 30080), func(l *Listener) { l.Health.Port = 9000 })},
@@ -104,6 +115,51 @@ func TestWantListeners(t *testing.T) {
 				t.Errorf("listeners (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestHealthVariable makes the check that of the listener's protocol, as any
+// annotation about it does.
+func TestHealthVariable(t *testing.T) {
+	service := web(map[string]string{"protocol": "80=http"}, 80, 443)
+	defaults := small
+	defaults.HealthTimeout = 5 * time.Second
+	d := want(t, service, nil, defaults)
+	got := map[int]Health{}
+	for _, l := range d.Listeners {
+		got[l.Port] = l.Health
+	}
+	want := map[int]Health{
+		80: {
+			Protocol: "http", Port: 30080, Interval: 15 * time.Second, Timeout: 5 * time.Second, Retries: 3,
+			HTTP: &HealthHTTP{Path: "/", StatusCodes: []string{"2??", "3??"}},
+		},
+		443: {Protocol: "tcp", Port: 30443, Interval: 15 * time.Second, Timeout: 5 * time.Second, Retries: 3},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("health checks (-want +got):\n%s", diff)
+	}
+}
+
+// TestWarnings are about what has no effect, or none for ever.
+func TestWarnings(t *testing.T) {
+	service := web(map[string]string{"health-check-http-path": "/up", "http-cookie-name": "a"}, 80)
+	service.Spec.ExternalTrafficPolicy, service.Spec.HealthCheckNodePort = corev1.ServiceExternalTrafficPolicyLocal, 31999
+	s, err := Parse(service, small)
+	if err != nil {
+		t.Fatal(err)
+	}
+	deprecated := hcloud.LoadBalancerType{Name: "lb11", DeprecatableResource: hcloud.DeprecatableResource{
+		Deprecation: &hcloud.DeprecationInfo{UnavailableAfter: time.Date(2030, 1, 31, 0, 0, 0, 0, time.UTC)},
+	}}
+	got := append(append(warn(service, s), warnType(&deprecated)...), warnType(&hcloud.LoadBalancerType{Name: "lb21"})...)
+	want := []Warning{
+		{events.AnnotationWithoutEffect, "annotation " + Prefix + "http-cookie-name has no effect: all ports have the protocol tcp"},
+		{events.AnnotationWithoutEffect, "annotation " + Prefix + "health-check-http-path has no effect: with spec.externalTrafficPolicy Local kube-proxy is asked, unless " + Prefix + "health-check-port or " + Prefix + "health-check-protocol says what to ask"},
+		{events.LoadBalancerTypeDeprecated, "type lb11 is deprecated, and cannot be had any more from 2030-01-31 on: set annotation " + Prefix + "type to another one"},
+	}
+	if diff := cmp.Diff(want, got, cmpopts.EquateComparable(events.Reason{})); diff != "" {
+		t.Errorf("warnings (-want +got):\n%s", diff)
 	}
 }
 

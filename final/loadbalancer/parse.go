@@ -59,6 +59,7 @@ func (d Defaults) settings() *Settings {
 		HealthRetries:         cmp.Or(d.HealthRetries, 3),
 		HealthPath:            "/",
 		HealthStatusCode:      []string{"2??", "3??"},
+		healthConfigured:      d.HealthInterval != 0 || d.HealthTimeout != 0 || d.HealthRetries != 0,
 		given:                 map[string]bool{},
 	}
 }
@@ -146,19 +147,34 @@ func pattern(values, expression string) kind[string] {
 	}
 }
 
+// dnsName is a kind of DNS names, which lose upper case and a dot at the end.
+func dnsName(values, expression string) kind[string] {
+	k := pattern(values, expression+`\.?`)
+	match := k.parse
+	k.parse = func(v string) (string, error) {
+		v, err := match(v)
+		return lowerASCII(strings.TrimSuffix(v, ".")), err
+	}
+	return k
+}
+
 const (
 	dnsLabel  = `[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?`
+	hostLabel = `[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?`
+	anyLabel  = `[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?`
 	labelName = `([A-Za-z0-9]([A-Za-z0-9.-]{0,250}[A-Za-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?`
 )
 
 var (
 	name       = pattern("1 to 128 printable ASCII characters, without spaces at the ends", `[!-~]([ -~]{0,126}[!-~])?`)
 	place      = pattern("a name of lower-case letters, digits, and dashes, or empty", `[a-z0-9-]*`)
+	typeName   = pattern("a name such as lb11", `[a-z][a-z0-9-]*`)
 	word       = pattern("a name or an ID", `[A-Za-z0-9]([ -+\--~]{0,126}[!-+\--~])?`)
-	domain     = pattern("a DNS name in lower case", dnsLabel+`(\.`+dnsLabel+`)*`)
-	wildcard   = pattern("a DNS name in lower case", `(\*\.)?`+dnsLabel+`(\.`+dnsLabel+`)*`)
+	domain     = dnsName("a DNS name", anyLabel+`(\.`+anyLabel+`)*`)
+	hostname   = dnsName("a DNS name, and no IP address", `(`+hostLabel+`\.)*[A-Za-z]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?`)
+	wildcard   = dnsName("a DNS name, or *. and one", `(\*\.)?`+hostLabel+`(\.`+hostLabel+`)*`)
 	secretName = pattern("the name of a Secret", dnsLabel+`(\.`+dnsLabel+`)*`)
-	cookie     = pattern("1 to 100 letters, digits, dashes, or underscores", `[A-Za-z0-9_-]{1,100}`)
+	cookie     = pattern("1 to 100 characters that RFC 6265 allows, such as letters, digits, dots, and dashes", `[!#$%&'*+.^_\x60|~0-9A-Za-z-]{1,100}`)
 	path       = pattern("a path, such as /healthz, of at most 256 characters without spaces", `/[!-~]{0,255}`)
 	statusCode = pattern("a status code such as 200 or 2??", `[1-5][0-9?][0-9?]`)
 )
@@ -190,13 +206,13 @@ var ipv4 = kind[netip.Addr]{
 
 var cidr = kind[netip.Prefix]{
 	values: "an IPv4 range such as 10.0.0.0/24",
-	cel:    `isCIDR(v) && cidr(v).ip().family() == 4 && cidr(v) == cidr(v).masked()`,
+	cel:    `isCIDR(v) && cidr(v).ip().family() == 4`,
 	parse: func(v string) (netip.Prefix, error) {
 		p, err := netip.ParsePrefix(v)
-		if err != nil || !p.Addr().Is4() || p != p.Masked() {
+		if err != nil || !p.Addr().Is4() {
 			return netip.Prefix{}, fmt.Errorf("%q is not an IPv4 range such as 10.0.0.0/24", v)
 		}
-		return p, nil
+		return p.Masked(), nil
 	},
 }
 
@@ -243,23 +259,23 @@ func number(least, top int) kind[int] {
 
 var (
 	decimal  = regexp.MustCompile(`^[0-9]{1,9}$`)
-	duration = regexp.MustCompile(`^([0-9]{1,9}(h|m|s))+$`)
+	duration = regexp.MustCompile(`^\+?(([0-9]+\.?[0-9]*|\.[0-9]+)(h|m|s|ms|us|ns))+$`)
 )
 
-// seconds is a duration in bounds: 10 and 10s are the same.
+// seconds is a duration in bounds, of whole seconds: 10, 10s, and 10000ms are the same.
 func seconds(least, top int) kind[time.Duration] {
-	values := fmt.Sprintf("a duration from %ds to %ds, such as %[1]d or %[1]ds", least, top)
+	values := fmt.Sprintf("a duration of whole seconds from %ds to %ds, such as %[1]d or %[1]ds", least, top)
 	return kind[time.Duration]{
 		values: values,
-		cel: fmt.Sprintf(`v.matches(%q) ? int(v) >= %[2]d && int(v) <= %[3]d : v.size() < 20 && v.matches(%[4]q) && duration(v) >= duration("%[2]ds") && duration(v) <= duration("%[3]ds")`,
-			decimal, least, top, duration),
+		cel: fmt.Sprintf(`[v.matches(%q) ? v + "s" : v].all(v, v.size() < 20 && v.matches(%q) && duration(v) >= duration("%ds") && duration(v) <= duration("%ds") && duration(v) == duration(string(duration(v).getSeconds()) + "s"))`,
+			decimal, duration, least, top),
 		parse: func(v string) (time.Duration, error) {
 			text := v
 			if decimal.MatchString(v) {
 				text += "s"
 			}
 			d, err := time.ParseDuration(text)
-			if err != nil || len(v) >= 20 || !duration.MatchString(text) || d < time.Duration(least)*time.Second || d > time.Duration(top)*time.Second {
+			if err != nil || len(text) >= 20 || !duration.MatchString(text) || d%time.Second != 0 || d < time.Duration(least)*time.Second || d > time.Duration(top)*time.Second {
 				return 0, fmt.Errorf("%q is not %s", v, values)
 			}
 			return d, nil

@@ -2,6 +2,7 @@ package loadbalancer
 
 import (
 	"encoding/json"
+	"net/netip"
 	"os"
 	"reflect"
 	"strconv"
@@ -146,5 +147,25 @@ func TestUnknownAnnotations(t *testing.T) {
 	got := unknownAnnotations(annotated(map[string]string{"use-private-op": "true", "name": "a"}))
 	if diff := cmp.Diff([]string{Prefix + "use-private-op"}, got); diff != "" {
 		t.Errorf("unknownAnnotations (-want +got):\n%s", diff)
+	}
+}
+
+// TestLenient has values that mean the same as the ones that the API wants.
+func TestLenient(t *testing.T) {
+	got, err := Parse(annotated(map[string]string{
+		"ipv4-rdns": "LB.Example.org.", "hostname": "LB.Example.org.", "health-check-http-domain": "_A.example.org",
+		"http-managed-certificate-domains": "*.Example.org., example.org", "private-subnet-ip-range": "10.0.1.5/24",
+		"http-cookie-lifetime": "1.5h", "http-timeout-idle": "30000ms", "http-cookie-name": "my.cookie",
+	}), Defaults{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Defaults{}.settings()
+	want.IPv4RDNS, want.Hostname, want.HealthDomain = "lb.example.org", "lb.example.org", "_a.example.org"
+	want.Domains, want.PrivateSubnet = []string{"*.example.org", "example.org"}, netip.MustParsePrefix("10.0.1.0/24")
+	want.CookieLifetime, want.TimeoutIdle, want.CookieName = 90*time.Minute, 30*time.Second, "my.cookie"
+	got.given, want.given = nil, nil
+	if diff := cmp.Diff(want, got, cmp.Exporter(func(reflect.Type) bool { return true })); diff != "" {
+		t.Errorf("settings (-want +got):\n%s", diff)
 	}
 }

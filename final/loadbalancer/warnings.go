@@ -3,6 +3,7 @@ package loadbalancer
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	corev1 "k8s.io/api/core/v1"
@@ -39,6 +40,14 @@ func warn(service *corev1.Service, s *Settings) []Warning {
 	return append(w, warnAnnotations(service, s)...)
 }
 
+// warnType tells of a type that will not be there for ever.
+func warnType(t *hcloud.LoadBalancerType) []Warning {
+	if !t.IsDeprecated() {
+		return nil
+	}
+	return []Warning{{events.LoadBalancerTypeDeprecated, fmt.Sprintf("type %s is deprecated, and cannot be had any more from %s on: set annotation %stype to another one", t.Name, t.UnavailableAfter().Format(time.DateOnly), Prefix)}}
+}
+
 // httpOnly are annotations that have no effect on tcp listeners.
 var httpOnly = []string{
 	"http-cookie-name", "http-cookie-lifetime", "http-timeout-idle", "http-redirect-http", "http-sticky-sessions",
@@ -59,6 +68,11 @@ func warnAnnotations(service *corev1.Service, s *Settings) []Warning {
 	for _, name := range httpOnly {
 		if !web && s.has(name) {
 			noEffect("annotation %s%s has no effect: all ports have the protocol tcp", Prefix, name)
+		}
+	}
+	for _, name := range aboutPods {
+		if asksKubeProxy(service, s) && s.has(name) {
+			noEffect("annotation %s%s has no effect: with spec.externalTrafficPolicy Local kube-proxy is asked, unless %[1]shealth-check-port or %[1]shealth-check-protocol says what to ask", Prefix, name)
 		}
 	}
 	if s.has("location") && s.Location != "" && s.has("network-zone") {
