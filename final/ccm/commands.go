@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/cloud-provider/service/helpers"
 
 	"example.com/ccm-from-scratch/final/api"
 	"example.com/ccm-from-scratch/final/config"
@@ -44,6 +45,7 @@ func AddCommands(command *cobra.Command) {
 // the cloud with.
 type snapshot struct {
 	reconciler *loadbalancer.Reconciler
+	cluster    kubernetes.Interface
 	services   []corev1.Service
 	nodes      []*corev1.Node
 }
@@ -79,7 +81,7 @@ func takeSnapshot(ctx context.Context, kubeconfig string) (*snapshot, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find out which cluster this is: %w", err)
 	}
-	s := &snapshot{services: services.Items}
+	s := &snapshot{cluster: cluster, services: services.Items}
 	for i := range nodes.Items {
 		if node := &nodes.Items[i]; loadbalancer.Targetable(node) {
 			s.nodes = append(s.nodes, node)
@@ -110,6 +112,22 @@ func (s *snapshot) owner(uid types.UID) (string, bool) {
 		}
 	}
 	return "", false
+}
+
+// live lists the Services as they are now, with those whose load balancer the
+// controller is about to let go.
+func (s *snapshot) live(ctx context.Context) (map[types.UID]bool, error) {
+	services, err := s.cluster.CoreV1().Services("").List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("list Services: %w", err)
+	}
+	uids := map[types.UID]bool{}
+	for i := range services.Items {
+		if service := &services.Items[i]; loadbalancer.Wanted(service) || helpers.HasLBFinalizer(service) {
+			uids[service.UID] = true
+		}
+	}
+	return uids, nil
 }
 
 // plan prints what a pass would do to the load balancer of each Service, and what
@@ -160,7 +178,7 @@ func leaksCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			leaks, err := s.reconciler.Leaks(cmd.Context(), cidr)
+			leaks, err := s.reconciler.Leaks(cmd.Context(), cidr, s.live)
 			if err != nil {
 				return err
 			}

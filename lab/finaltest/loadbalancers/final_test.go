@@ -275,6 +275,7 @@ func TestLeaks(t *testing.T) {
 		f.cloud(append([]string{"load-balancer", "create", "--name", name}, labels...)...)
 		f.cloud(append([]string{"certificate", "create", "--name", name, "--type", "managed", "--domain", "example.org"}, labels...)...)
 	}
+	f.cloud(append([]string{"load-balancer", "create", "--name", "adopted", "--label", "hcloud-ccm/adopted=true"}, labels("gone", system.UID)...)...)
 	f.cloud("load-balancer", "enable-protection", "kept", "delete")
 	f.cloud("load-balancer", "add-service", "terraform", "--protocol", "https", "--http-certificates", "kept")
 	f.cloud(append([]string{"certificate", "create", "--name", "web", "--type", "managed", "--domain", "example.org"}, labels(web.UID, system.UID)...)...)
@@ -296,6 +297,7 @@ func TestLeaks(t *testing.T) {
 
 	f.cloud("requests", "clear")
 	want := []string{
+		"load balancer N (adopted): Service gone is gone, made by others (lb11: 5.39 a month, without VAT)",
 		"load balancer N (kept): Service gone is gone, protected against deletion (lb11: 5.39 a month, without VAT)",
 		"load balancer N (orphan): Service gone is gone (lb11: 5.39 a month, without VAT)",
 		"load balancer N (perhaps): Service gone is gone, or another cluster's: the label hcloud-ccm/cluster is missing (lb11: 5.39 a month, without VAT)",
