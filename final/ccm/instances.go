@@ -43,6 +43,7 @@ var _ cloudprovider.InstancesV2 = &InstancesV2{}
 // once when the Node changes.
 func (i *InstancesV2) InstanceMetadata(ctx context.Context, node *corev1.Node) (*cloudprovider.InstanceMetadata, error) {
 	i.metrics.Operation("InstanceMetadata")
+	ctx = metrics.Instances.In(ctx)
 	server, err := i.server(ctx, node)
 	if err != nil {
 		return nil, err

@@ -64,6 +64,7 @@ func parseCIDRs(clusterCIDR string) ([]netip.Prefix, error) {
 // and has not been one. Names do not count: server and Node may have different ones.
 func (r *Routes) ListRoutes(ctx context.Context, _ string) ([]*cloudprovider.Route, error) {
 	r.metrics.Operation("ListRoutes")
+	ctx = metrics.Routing.In(ctx)
 	if !r.nodesSynced() {
 		return nil, errors.New("the list of Nodes is not complete yet")
 	}
@@ -106,6 +107,7 @@ func (r *Routes) ListRoutes(ctx context.Context, _ string) ([]*cloudprovider.Rou
 // of service although whoever is responsible may have done all that is needed.
 func (r *Routes) CreateRoute(ctx context.Context, _, _ string, route *cloudprovider.Route) (err error) {
 	r.metrics.Operation("CreateRoute")
+	ctx = metrics.Routing.In(ctx)
 	defer func() { r.metrics.Outcome("CreateRoute", err) }()
 	destination, err := netip.ParsePrefix(route.DestinationCIDR)
 	if err != nil {

@@ -20,7 +20,8 @@ import (
 // Name is the name of the health controller, in /healthz?verbose and for --controllers.
 const Name = "health-controller"
 
-// patience is how long a list may take, at start or after an outage of the API server.
+// patience is how long the first list may take. Once it has been read, what it
+// says may be old, but the controllers work with it.
 const patience = time.Minute
 
 // Constructor adds the check to the controllers. It runs nothing of its own.

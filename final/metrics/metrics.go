@@ -11,13 +11,13 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	corelisters "k8s.io/client-go/listers/core/v1"
-	cloudproviderapi "k8s.io/cloud-provider/api"
 	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/klog/v2"
+
+	"example.com/ccm-from-scratch/final/nodes"
 )
 
 // Metrics are counters of the cloud provider.
@@ -25,6 +25,7 @@ type Metrics struct {
 	operations   *prometheus.CounterVec
 	errors       *prometheus.CounterVec
 	serverLookup *prometheus.CounterVec
+	typeLookup   *prometheus.CounterVec
 	passes       *prometheus.CounterVec
 
 	mu      sync.Mutex
@@ -44,8 +45,12 @@ func New(registry prometheus.Registerer) *Metrics {
 		}, []string{"op"}),
 		serverLookup: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "cloud_controller_manager_server_cache_requests_total",
-			Help: "Look-ups of servers, and whether they needed no request (hit) or one (miss).",
-		}, []string{"mode", "result"}),
+			Help: "Look-ups of servers, by who looks, and whether they needed no request (hit) or one (miss).",
+		}, []string{"subsystem", "mode", "result"}),
+		typeLookup: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "cloud_controller_manager_load_balancer_type_cache_requests_total",
+			Help: "Look-ups of load balancer types, and whether they needed no request (hit) or one (miss).",
+		}, []string{"subsystem", "mode", "result"}),
 		passes: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "cloud_controller_manager_load_balancer_passes_total",
 			Help: "Passes over the load balancers of Services, and whether they succeeded (success) or not (error).",
@@ -56,7 +61,10 @@ func New(registry prometheus.Registerer) *Metrics {
 		Name: "cloud_controller_manager_failing_load_balancers",
 		Help: "Services for whose load balancer the last pass has failed.",
 	}, m.countFailing)
-	registry.MustRegister(m.operations, m.errors, m.serverLookup, m.passes, failing)
+	for _, hit := range []bool{true, false} { // few load balancers are large enough for a look-up
+		m.typeLookup.WithLabelValues(string(LoadBalancer), "all", result(hit))
+	}
+	registry.MustRegister(m.operations, m.errors, m.serverLookup, m.typeLookup, m.passes, failing)
 	return m
 }
 
@@ -71,15 +79,45 @@ func (m *Metrics) Outcome(name string, err error) {
 	}
 }
 
+// Subsystem is a part of the cloud provider that looks something up. The words are
+// those of the official CCM.
+type Subsystem string
+
+// Subsystems.
+const (
+	Instances    Subsystem = "instances"
+	LoadBalancer Subsystem = "load_balancer"
+	Routing      Subsystem = "routes"
+)
+
+type subsystemKey struct{}
+
+// In returns a context in which a subsystem looks something up.
+func (s Subsystem) In(ctx context.Context) context.Context {
+	return context.WithValue(ctx, subsystemKey{}, s)
+}
+
 // ServerLookup returns a function that counts look-ups in a mode.
-func (m *Metrics) ServerLookup(mode string) func(hit bool) {
-	return func(hit bool) {
-		result := "miss"
-		if hit {
-			result = "hit"
+func (m *Metrics) ServerLookup(mode string) func(ctx context.Context, hit bool) {
+	return func(ctx context.Context, hit bool) {
+		subsystem, ok := ctx.Value(subsystemKey{}).(Subsystem)
+		if !ok {
+			subsystem = "none"
 		}
-		m.serverLookup.WithLabelValues(mode, result).Inc()
+		m.serverLookup.WithLabelValues(string(subsystem), mode, result(hit)).Inc()
 	}
+}
+
+// TypeLookup counts a look-up of a load balancer type in the list of all of them.
+func (m *Metrics) TypeLookup(hit bool) {
+	m.typeLookup.WithLabelValues(string(LoadBalancer), "all", result(hit)).Inc()
+}
+
+func result(hit bool) string {
+	if hit {
+		return "hit"
+	}
+	return "miss"
 }
 
 // LoadBalancer counts a pass over the load balancer of a Service. A Service counts
@@ -104,29 +142,20 @@ func (m *Metrics) countFailing() float64 {
 
 // Nodes lets a registry count the Nodes that wait to be initialized. What the node
 // controller measures tells of a Node only once it waits no more.
-func Nodes(registry prometheus.Registerer, nodes corelisters.NodeLister) {
+func Nodes(registry prometheus.Registerer, lister corelisters.NodeLister) {
 	registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "cloud_controller_manager_uninitialized_nodes",
 		Help: "Nodes that wait to be initialized. No Pod runs on them but those that tolerate it.",
 	}, func() float64 {
-		all, _ := nodes.List(labels.Everything()) // from memory, and never an error
+		all, _ := lister.List(labels.Everything()) // from memory, and never an error
 		count := 0
 		for _, node := range all {
-			if uninitialized(node) {
+			if nodes.Uninitialized(node) {
 				count++
 			}
 		}
 		return float64(count)
 	}))
-}
-
-func uninitialized(node *corev1.Node) bool {
-	for _, taint := range node.Spec.Taints {
-		if taint.Key == cloudproviderapi.TaintExternalCloudProvider {
-			return true
-		}
-	}
-	return false
 }
 
 // Serve serves all metrics of the process at an address until ctx ends. It tells

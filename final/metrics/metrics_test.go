@@ -26,16 +26,20 @@ func TestMetrics(t *testing.T) {
 	m.Outcome("CreateRoute", errors.New("refused"))
 	m.Outcome("CreateRoute", nil)
 	observe := m.ServerLookup("all")
-	observe(true)
-	observe(false)
-	observe(false)
+	observe(t.Context(), true)
+	observe(Routing.In(t.Context()), false)
+	observe(Routing.In(t.Context()), false)
+	m.TypeLookup(true)
+	m.TypeLookup(false)
 
 	want := map[string]float64{
-		"failing_load_balancers":               0,
-		"operation_errors_total CreateRoute":   1,
-		"operations_total InstanceExists":      2,
-		"server_cache_requests_total all hit":  1,
-		"server_cache_requests_total all miss": 2,
+		"failing_load_balancers":                                         0,
+		"operation_errors_total CreateRoute":                             1,
+		"operations_total InstanceExists":                                2,
+		"load_balancer_type_cache_requests_total all hit load_balancer":  1,
+		"load_balancer_type_cache_requests_total all miss load_balancer": 1,
+		"server_cache_requests_total all hit none":                       1,
+		"server_cache_requests_total all miss routes":                    2,
 	}
 	if diff := cmp.Diff(want, gather(t, registry)); diff != "" {
 		t.Errorf("metrics (-want +got):\n%s", diff)

@@ -79,8 +79,9 @@ type Options struct {
 	Mode   Mode
 	MaxAge time.Duration // no answer needs to be newer, unless it may destroy something
 
-	// Observe, if set, is told of each look-up whether a request was needed.
-	Observe func(hit bool)
+	// Observe, if set, is told of each look-up, with its context, whether a request
+	// was needed.
+	Observe func(ctx context.Context, hit bool)
 }
 
 // Servers is safe for concurrent use. The servers that it returns are shared, and
@@ -118,7 +119,7 @@ type absence struct {
 // New returns the servers that a client sees.
 func New(client *hcloud.Client, o Options) *Servers {
 	if o.Observe == nil {
-		o.Observe = func(bool) {}
+		o.Observe = func(context.Context, bool) {}
 	}
 	return &Servers{client: &client.Server, options: o, known: map[int64]record{}, names: map[string]absence{}, pages: 1}
 }
@@ -233,7 +234,7 @@ func (s *Servers) ByName(ctx context.Context, name string) (*hcloud.Server, erro
 	cheap := s.listIsCheaper()
 	s.mu.Unlock()
 	if s.options.Mode != Off && again && time.Since(absent.at) < absent.wait {
-		s.options.Observe(true)
+		s.options.Observe(ctx, true)
 		return nil, fmt.Errorf("server with name %q: %w", name, ErrNotFound)
 	}
 
@@ -372,7 +373,7 @@ func (s *Servers) alive(ids []int64) []int64 {
 // find returns a server. With confirm, its absence is more than a gap in a list.
 func (s *Servers) find(ctx context.Context, id int64, age time.Duration, confirm bool) (*hcloud.Server, error) {
 	if r, ok := s.remembered(id, age, confirm); ok {
-		s.options.Observe(true)
+		s.options.Observe(ctx, true)
 		return r.result(id)
 	}
 	s.mu.Lock()
@@ -420,7 +421,7 @@ func (s *Servers) listIsCheaper() bool { return s.reads+1 >= s.pages }
 
 // read asks for one server.
 func (s *Servers) read(ctx context.Context, id int64) (*hcloud.Server, error) {
-	s.options.Observe(false)
+	s.options.Observe(ctx, false)
 	at := time.Now()
 	server, _, err := s.client.GetByID(ctx, id)
 	s.mu.Lock()
@@ -436,7 +437,7 @@ func (s *Servers) read(ctx context.Context, id int64) (*hcloud.Server, error) {
 
 // readName asks for the server with a name, nil if there is none.
 func (s *Servers) readName(ctx context.Context, name string) (*hcloud.Server, error) {
-	s.options.Observe(false)
+	s.options.Observe(ctx, false)
 	at := time.Now()
 	server, _, err := s.client.GetByName(ctx, name)
 	s.mu.Lock()
@@ -475,7 +476,7 @@ func (s *Servers) list(ctx context.Context, age time.Duration) error {
 		failure = nil
 	}
 	s.mu.Unlock()
-	s.options.Observe(fresh)
+	s.options.Observe(ctx, fresh)
 	switch {
 	case fresh:
 		return nil
