@@ -100,8 +100,7 @@ func newCloudProvider(ctx context.Context, cluster *cloudconfig.CompletedConfig,
 		metrics: counters,
 	}}
 	if c.LoadBalancers.Enabled {
-		cloud.loadBalancers = newLoadBalancers(client, network, c.LoadBalancers, cluster.SharedInformers, recorder)
-		cloud.loadBalancers.reconciler.Observe = counters.LoadBalancer
+		cloud.loadBalancers = newLoadBalancers(client, network, c.LoadBalancers, cluster.SharedInformers, shared, recorder, counters)
 	}
 	if c.RoutesEnabled {
 		cloud.routes = &Routes{

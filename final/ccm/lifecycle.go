@@ -9,9 +9,11 @@ import (
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	corelisters "k8s.io/client-go/listers/core/v1"
 	cloudprovider "k8s.io/cloud-provider"
 
 	"example.com/ccm-from-scratch/final/events"
+	"example.com/ccm-from-scratch/final/metrics"
 	"example.com/ccm-from-scratch/final/providerid"
 	"example.com/ccm-from-scratch/final/servers"
 )
@@ -26,6 +28,7 @@ import (
 // server for it proves nothing.
 func (i *InstancesV2) InstanceExists(ctx context.Context, node *corev1.Node) (bool, error) {
 	i.metrics.Operation("InstanceExists")
+	ctx = metrics.Instances.In(ctx)
 	id, err := providerid.Parse(node.Spec.ProviderID)
 	if err != nil {
 		return true, nil // not one of ours to judge
@@ -50,17 +53,26 @@ func (i *InstancesV2) InstanceExists(ctx context.Context, node *corev1.Node) (bo
 
 // gone asks whether a server is gone, with the servers of all Nodes as witnesses.
 func (i *InstancesV2) gone(ctx context.Context, id int64, age time.Duration) (bool, error) {
-	all, err := i.nodes.List(labels.Everything())
+	others, err := serverIDs(i.nodes)
 	if err != nil {
 		return false, err
 	}
-	var others []int64
+	return i.servers.Gone(ctx, id, others, age)
+}
+
+// serverIDs lists the servers behind Nodes.
+func serverIDs(lister corelisters.NodeLister) ([]int64, error) {
+	all, err := lister.List(labels.Everything())
+	if err != nil {
+		return nil, err
+	}
+	var ids []int64
 	for _, node := range all {
-		if other, err := providerid.Parse(node.Spec.ProviderID); err == nil {
-			others = append(others, other)
+		if id, err := providerid.Parse(node.Spec.ProviderID); err == nil {
+			ids = append(ids, id)
 		}
 	}
-	return i.servers.Gone(ctx, id, others, age)
+	return ids, nil
 }
 
 // InstanceShutdown is called for every Node that is not Ready and exists. On
@@ -71,6 +83,7 @@ func (i *InstancesV2) gone(ctx context.Context, id int64, age time.Duration) (bo
 // A server that is starting, stopping or migrating is not shut down.
 func (i *InstancesV2) InstanceShutdown(ctx context.Context, node *corev1.Node) (bool, error) {
 	i.metrics.Operation("InstanceShutdown")
+	ctx = metrics.Instances.In(ctx)
 	id, err := providerid.Parse(node.Spec.ProviderID)
 	if err != nil {
 		return false, nil // not one of ours to judge

@@ -58,13 +58,14 @@ func (r *Reconciler) addCertificates(ctx context.Context, service *corev1.Servic
 		return
 	}
 	ids, err := r.wantedCertificates(ctx, service, p.settings, p.desired, write)
+	p.desired.keep = append(p.desired.keep, ids...)
 	var failed *issuanceError
 	switch {
 	case errors.As(err, &failed):
 		p.again = failed.again
 		p.warnings = append(p.warnings, Warning{events.CertificateFailed, err.Error()})
 	case errors.Is(err, errPending):
-		p.again = issueDelay
+		p.pending = true
 		p.warnings = append(p.warnings, Warning{events.CertificatePending, err.Error()})
 	case err != nil:
 		p.faults = append(p.faults, err)
@@ -135,7 +136,7 @@ func (r *Reconciler) wantedCertificates(ctx context.Context, service *corev1.Ser
 // lacks it is read again.
 func (r *Reconciler) lookUp(ctx context.Context, match func(*hcloud.Certificate) bool) (*hcloud.Certificate, error) {
 	for _, age := range []time.Duration{certificateAge, 0} {
-		all, err := r.certificates.list(ctx, age)
+		all, err := r.certificates.younger(ctx, age)
 		if err != nil {
 			return nil, fmt.Errorf("look up certificates: %w", err)
 		}
@@ -220,6 +221,7 @@ func (r *Reconciler) inherit(ctx context.Context, service *corev1.Service, c *hc
 	}
 	labels := maps.Clone(c.Labels)
 	maps.Copy(labels, r.certificateLabels(service, d))
+	defer r.certificates.forget()
 	if _, _, err := r.Client.Certificate.Update(ctx, c, hcloud.CertificateUpdateOpts{Labels: labels}); err != nil {
 		return fmt.Errorf("set labels of certificate %s: %w", c.Name, err)
 	}
@@ -288,6 +290,7 @@ func (r *Reconciler) certificateLabels(service *corev1.Service, d *Desired) map[
 
 // createCertificate does not wait for a managed one: that takes minutes.
 func (r *Reconciler) createCertificate(ctx context.Context, service *corev1.Service, opts hcloud.CertificateCreateOpts) (int64, error) {
+	defer r.certificates.forget()
 	result, _, err := r.Client.Certificate.CreateCertificate(ctx, opts)
 	if err != nil {
 		return 0, fmt.Errorf("create certificate %s: %w", opts.Name, explain(err))
@@ -295,6 +298,26 @@ func (r *Reconciler) createCertificate(ctx context.Context, service *corev1.Serv
 	klog.FromContext(ctx).Info("Created certificate", "service", klog.KObj(service), "certificate", result.Certificate.ID)
 	r.Events.Tell(service, events.CreatedCertificate, "create certificate %s: the Service asks for it", opts.Name)
 	return result.Certificate.ID, nil
+}
+
+// tidyUp deletes certificates that are no longer used: when listeners have changed,
+// when that has failed before, and once after a start, since nobody knows what was
+// left undone. Mostly, the list that all share tells that there are none.
+func (r *Reconciler) tidyUp(ctx context.Context, pass *pass, service *corev1.Service, p *draft) error {
+	if pass.tidy || len(p.faults) > 0 { // with faults, it is not known which are wanted
+		return nil
+	}
+	all, err := r.certificates.younger(ctx, certificateAge)
+	if err != nil {
+		return fmt.Errorf("look up certificates: %w", err)
+	}
+	if slices.ContainsFunc(all, func(c *hcloud.Certificate) bool {
+		return c.Labels[ServiceLabel] == string(service.UID) && !p.desired.uses(c.ID)
+	}) {
+		err = r.deleteUnused(ctx, service, p.desired)
+	}
+	pass.tidy = err == nil
+	return err
 }
 
 // deleteUnused deletes the certificates that we have created for a Service, and

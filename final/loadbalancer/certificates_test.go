@@ -34,3 +34,20 @@ func TestIssuance(t *testing.T) {
 		}
 	})
 }
+
+// TestLater counts the looks of an hour at something that does not end.
+func TestLater(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		first time.Duration
+		want  int
+	}{{"a certificate", issueDelay, 32}, {"health checks", healthDelay, 34}} {
+		p, looks := &pass{}, 0
+		for at := p.later(test.first); at <= time.Hour; at += p.later(test.first) {
+			looks++
+		}
+		if looks != test.want {
+			t.Errorf("%s: %d looks in an hour, want %d", test.name, looks, test.want)
+		}
+	}
+}

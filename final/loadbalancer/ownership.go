@@ -85,6 +85,12 @@ func hasAddress(service *corev1.Service, lb *hcloud.LoadBalancer) bool {
 	})
 }
 
+// wasIts tells whether a load balancer, if there is one, was the Service's before,
+// even if it has lost its label.
+func wasIts(service *corev1.Service, lb *hcloud.LoadBalancer) bool {
+	return lb != nil && (lb.Labels[ServiceLabel] == string(service.UID) || hasDefaultName(service, lb) || hasAddress(service, lb))
+}
+
 // ofThisCluster accepts a load balancer unless another cluster's label is on it.
 func (id identity) ofThisCluster(service *corev1.Service, lb *hcloud.LoadBalancer, s *Settings) (*hcloud.LoadBalancer, bool, error) {
 	if cluster := lb.Labels[ClusterLabel]; cluster != "" && id.cluster != "" && cluster != id.cluster && !s.TakeOver {

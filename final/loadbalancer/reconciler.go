@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/flowcontrol"
 	cloudprovider "k8s.io/cloud-provider"
+	"k8s.io/cloud-provider/service/helpers"
 	"k8s.io/klog/v2"
 
 	"example.com/ccm-from-scratch/final/events"
@@ -35,10 +36,17 @@ type Options struct {
 	// Current returns what is known of a Service and the Nodes now. A pass may have
 	// waited for another one, and must not bring back what was true before.
 	Current func(*corev1.Service, []*corev1.Node) (*corev1.Service, []*corev1.Node)
+	// SameProject returns an error unless the API shows the project of this cluster's
+	// servers now. In another one, nothing is to be made, and what is missing may be
+	// where it always was.
+	SameProject func(context.Context) error
 	// Secret returns a Secret of this cluster. NewRepair sets it.
 	Secret func(ctx context.Context, namespace, name string) (*corev1.Secret, error)
 	// Observe is told how each pass for a Service has ended. It may be nil.
 	Observe func(service types.UID, err error)
+	// TypeLookup is told of each look-up of a type whether it needed no request. It
+	// may be nil.
+	TypeLookup func(hit bool)
 	// Again asks for another pass for a Service, after a while. NewRepair sets it.
 	Again func(service *corev1.Service, after time.Duration)
 }
@@ -48,8 +56,8 @@ type Options struct {
 type Reconciler struct {
 	Options
 	inventory    inventory
-	types        remembered[*hcloud.LoadBalancerType]
-	certificates remembered[*hcloud.Certificate]
+	types        shared[*hcloud.LoadBalancerType]
+	certificates shared[*hcloud.Certificate]
 	issuance     *flowcontrol.Backoff // by ID of a managed certificate
 
 	mu     sync.Mutex
@@ -60,28 +68,38 @@ type Reconciler struct {
 type pass struct {
 	mu      sync.Mutex
 	warned  map[Warning]bool
-	deleted bool // and no Ensure since
+	deleted bool          // or about to be, and no Ensure since
+	tidy    bool          // no certificate of ours is there that nobody uses
+	wait    time.Duration // before the next look at what the cloud is busy with
+}
+
+// later returns when to look again at what the cloud is busy with: ever more
+// rarely, until something has happened.
+func (p *pass) later(first time.Duration) time.Duration {
+	p.wait = min(max(first, 2*p.wait), maxDelay)
+	return p.wait
 }
 
 // New returns a Reconciler. It sends no request yet.
 func New(o Options) *Reconciler {
 	return &Reconciler{
 		Options:      o,
-		inventory:    inventory{client: &o.Client.LoadBalancer, after: map[types.UID]time.Time{}},
-		types:        remembered[*hcloud.LoadBalancerType]{read: o.Client.LoadBalancerType.All},
-		certificates: remembered[*hcloud.Certificate]{read: o.Client.Certificate.All},
+		inventory:    inventory{all: shared[*hcloud.LoadBalancer]{read: o.Client.LoadBalancer.All}, after: map[types.UID]time.Time{}},
+		types:        shared[*hcloud.LoadBalancerType]{read: o.Client.LoadBalancerType.All, observe: o.TypeLookup},
+		certificates: shared[*hcloud.Certificate]{read: o.Client.Certificate.All},
 		issuance:     newIssuance(),
 		passes:       map[types.UID]*pass{},
 	}
 }
 
 // How old lists may be that hardly change, and when to look again at what the
-// cloud is busy with.
+// cloud is busy with: at first, and at last.
 const (
 	typesAge       = time.Hour
 	certificateAge = 5 * time.Minute
 	healthDelay    = 3 * time.Second
 	issueDelay     = 10 * time.Second
+	maxDelay       = 2 * time.Minute
 )
 
 // passTimeout bounds a pass as a whole.
@@ -111,33 +129,24 @@ func (r *Reconciler) Name(service *corev1.Service) string {
 	return cmp.Or(service.Annotations[Prefix+"name"], cloudprovider.DefaultLoadBalancerName(service))
 }
 
-// Get returns the status of a Service's load balancer, and whether there is one.
-func (r *Reconciler) Get(ctx context.Context, service *corev1.Service) (*corev1.LoadBalancerStatus, bool, error) {
-	_, unlock := r.lock(service)
-	defer unlock()
-	s, _ := Parse(service, r.Defaults) // even a Service that is wrong has a load balancer
-	lb, _, err := r.find(ctx, service, s)
-	var conflict *ConflictError
-	if errors.As(err, &conflict) {
-		return nil, false, nil // so that the Service may go
-	}
-	if err != nil || lb == nil {
-		return nil, false, err
-	}
-	return Status(service, s, lb, nil), true, nil
-}
-
 // Ensure makes the Service's load balancer what it asks for, and creates it if
-// there is none.
+// there is none. The controller takes a status with success only: if a part is
+// missing and the status is new, the next pass gets the error.
 func (r *Reconciler) Ensure(ctx context.Context, service *corev1.Service, nodes []*corev1.Node) (*corev1.LoadBalancerStatus, error) {
 	pass, unlock := r.lock(service)
 	defer unlock()
 	pass.deleted = false
-	return r.reconcile(ctx, pass, service, nodes)
+	status, err := r.reconcile(ctx, pass, service, nodes)
+	if err != nil && status != nil && !helpers.LoadBalancerStatusEqual(&service.Status.LoadBalancer, status) {
+		r.Events.Tell(service, events.LoadBalancerIncomplete, "%s", err.Error())
+		r.Again(service, healthDelay)
+		return status, nil
+	}
+	return status, err
 }
 
 // Repair is Ensure for a Service that the caller may know of from earlier. If it
-// has gone since, there is no status.
+// has gone since, there is no status. A status may come with an error.
 func (r *Reconciler) Repair(ctx context.Context, service *corev1.Service, nodes []*corev1.Node) (*corev1.LoadBalancerStatus, error) {
 	pass, unlock := r.lock(service)
 	defer unlock()
@@ -155,7 +164,8 @@ type draft struct {
 	typ      *hcloud.LoadBalancerType
 	warnings []Warning
 	faults   []error       // that concern a part only; the rest goes on
-	again    time.Duration // when to look again; 0 if there is no need
+	pending  bool          // a certificate is being issued
+	again    time.Duration // when to look again for another reason; 0 if there is none
 }
 
 // prepare reads. It returns a draft without a desired state if the Service wants
@@ -189,7 +199,7 @@ func (r *Reconciler) prepare(ctx context.Context, service *corev1.Service, nodes
 		if err := joinErrors(checkListeners(p.desired, p.actual), r.checkMove(ctx, p.desired, p.actual)); err != nil {
 			return nil, err
 		}
-		p.warnings = append(p.warnings, notApplied(s, p.actual)...)
+		p.warnings = append(append(p.warnings, notApplied(s, p.actual)...), warnType(p.actual.LoadBalancerType)...)
 	} else if p.desired.Location == "" && p.desired.NetworkZone == "" {
 		return nil, fmt.Errorf("no place for the load balancer: set annotation %slocation or %[1]snetwork-zone, or variable HCLOUD_LOAD_BALANCERS_LOCATION or HCLOUD_LOAD_BALANCERS_NETWORK_ZONE", Prefix)
 	}
@@ -228,7 +238,7 @@ func (r *Reconciler) addType(ctx context.Context, p *draft) {
 	known := p.actual != nil && d.Type == p.actual.LoadBalancerType.Name
 	small := p.actual == nil && len(d.Targets) <= smallest.MaxTargets && len(d.Listeners) <= smallest.MaxServices
 	if !known && !small {
-		all, err := r.types.list(ctx, typesAge)
+		all, err := r.types.younger(ctx, typesAge)
 		i := slices.IndexFunc(all, func(t *hcloud.LoadBalancerType) bool { return t.Name == d.Type })
 		switch {
 		case err != nil || i < 0: // the API will say what is wrong with it
@@ -259,17 +269,24 @@ func (d *Desired) fail(port int, reason string) {
 }
 
 // find returns the Service's load balancer, nil if it has none, and whether
-// others have things on it.
-func (r *Reconciler) find(ctx context.Context, service *corev1.Service, s *Settings) (*hcloud.LoadBalancer, bool, error) {
-	lbs, err := r.inventory.list(ctx, service.UID)
-	if err != nil {
-		return nil, false, err
-	}
+// others have things on it. If the Service's status shows one that is not found,
+// it looks twice: a page of the list may lack what was on the next one.
+func (r *Reconciler) find(ctx context.Context, service *corev1.Service, s *Settings) (lb *hcloud.LoadBalancer, adopted bool, err error) {
 	cluster, err := r.Cluster(ctx)
 	if err != nil {
 		return nil, false, fmt.Errorf("find out which cluster this is: %w", err)
 	}
-	return identify(service, s, identity{cluster, r.Owner}, lbs)
+	for range 2 {
+		lbs, err := r.inventory.list(ctx, service.UID)
+		if err != nil {
+			return nil, false, err
+		}
+		lb, adopted, err = identify(service, s, identity{cluster, r.Owner}, lbs)
+		if err != nil || wasIts(service, lb) || len(service.Status.LoadBalancer.Ingress) == 0 {
+			return lb, adopted, err
+		}
+	}
+	return lb, adopted, nil
 }
 
 // labelled returns the load balancer with the Service's label, nil if there is none.
@@ -301,17 +318,29 @@ func (r *Reconciler) reconcile(ctx context.Context, pass *pass, service *corev1.
 	}
 	r.warn(pass, service, p.warnings)
 	lb := p.actual
-	if lb == nil {
+	switch {
+	case lb == nil:
 		if lb, err = r.create(ctx, service, p.desired); err != nil {
 			return nil, joinErrors(append(p.faults, err)...)
 		}
+		pass.tidy = true // there was nothing that could have used any
+	case !wasIts(service, lb):
+		if err := r.SameProject(ctx); err != nil {
+			return nil, fmt.Errorf("adopt load balancer %s: %w", lb.Name, err)
+		}
 	}
-	shown, waiting, err := r.apply(ctx, service, p, lb)
-	if waiting {
-		p.again = healthDelay
-	}
-	if p.again > 0 && err == nil {
-		r.Again(service, p.again)
+	shown, waiting, err := r.apply(ctx, pass, service, p, lb)
+	switch {
+	case err != nil:
+	case waiting:
+		r.Again(service, pass.later(healthDelay))
+	case p.pending:
+		r.Again(service, pass.later(issueDelay))
+	default:
+		pass.wait = 0
+		if p.again > 0 {
+			r.Again(service, p.again)
+		}
 	}
 	if shown {
 		var gone error
@@ -322,26 +351,28 @@ func (r *Reconciler) reconcile(ctx context.Context, pass *pass, service *corev1.
 	if lb == nil {
 		return nil, err
 	}
-	status := Status(service, p.settings, lb, p.desired.Failed)
-	if err != nil && len(service.Status.LoadBalancer.Ingress) == 0 {
-		// A part is missing, but there are addresses, and the controller takes them
-		// only with success. The next pass gets the error.
-		r.Events.Tell(service, events.LoadBalancerIncomplete, "%s", err.Error())
-		r.Again(service, healthDelay)
-		return status, nil
-	}
-	return status, err
+	return Status(service, p.settings, lb, p.desired.Failed), err
 }
 
 // create makes a load balancer with all that it needs, in one request. If the
 // answer is lost, the next pass finds it by its label. If one of the targets is
 // refused, they are added one by one afterwards, so that it harms no other.
+//
+// In another project all of them are refused. So one that begins without targets
+// has to be in the right one.
 func (r *Reconciler) create(ctx context.Context, service *corev1.Service, d *Desired) (*hcloud.LoadBalancer, error) {
 	defer r.inventory.wrote(service.UID)
 	defer r.inventory.changed()
 	opts := d.createOpts()
-	result, _, err := r.Client.LoadBalancer.Create(ctx, opts)
-	if len(opts.Targets) > 0 && hcloud.IsError(err, hcloud.ErrorCodeInvalidInput, "resolve_cloud_public_targets_error", "resolve_cloud_private_targets_error") {
+	var result hcloud.LoadBalancerCreateResult
+	var err error
+	if len(opts.Targets) > 0 {
+		result, _, err = r.Client.LoadBalancer.Create(ctx, opts)
+	}
+	if len(opts.Targets) == 0 || hcloud.IsError(err, hcloud.ErrorCodeInvalidInput, "resolve_cloud_public_targets_error", "resolve_cloud_private_targets_error") {
+		if err := r.SameProject(ctx); err != nil {
+			return nil, fmt.Errorf("create load balancer %s: %w", d.Name, err)
+		}
 		opts.Targets = nil
 		result, _, err = r.Client.LoadBalancer.Create(ctx, opts)
 	}
@@ -355,15 +386,16 @@ func (r *Reconciler) create(ctx context.Context, service *corev1.Service, d *Des
 // apply makes a load balancer what is desired. A step that fails does not keep
 // the others from being made; one that does not end does. shown is true if the
 // Service's status may show what has changed.
-func (r *Reconciler) apply(ctx context.Context, service *corev1.Service, p *draft, lb *hcloud.LoadBalancer) (shown, waiting bool, err error) {
+func (r *Reconciler) apply(ctx context.Context, pass *pass, service *corev1.Service, p *draft, lb *hcloud.LoadBalancer) (shown, waiting bool, err error) {
 	typ := p.typ
 	if typ == nil {
 		typ = lb.LoadBalancerType
 	}
 	steps, waiting := Plan(p.desired, lb, typ)
 	if len(steps) == 0 {
-		return false, waiting, nil
+		return false, waiting, r.tidyUp(ctx, pass, service, p)
 	}
+	pass.wait = 0
 	defer r.inventory.wrote(service.UID)
 	var errs []error
 	for _, step := range steps {
@@ -382,8 +414,9 @@ func (r *Reconciler) apply(ctx context.Context, service *corev1.Service, p *draf
 		}
 	}
 	if slices.ContainsFunc(steps, func(s Step) bool { return s.Kind == UpdateListener || s.Kind == DeleteListener }) && hasCertificates(lb) {
-		errs = append(errs, r.deleteUnused(ctx, service, p.desired))
+		pass.tidy = false
 	}
+	errs = append(errs, r.tidyUp(ctx, pass, service, p))
 	return slices.ContainsFunc(steps, Step.shown), waiting, joinErrors(errs...)
 }
 
@@ -414,6 +447,7 @@ func (r *Reconciler) warn(p *pass, service *corev1.Service, warnings []Warning) 
 func (r *Reconciler) Delete(ctx context.Context, service *corev1.Service) (err error) {
 	pass, unlock := r.lock(service)
 	defer unlock()
+	pass.deleted = true
 	defer func() { r.observe(service, err) }()
 	ctx, cancel := context.WithTimeout(ctx, passTimeout)
 	defer cancel()
@@ -429,12 +463,14 @@ func (r *Reconciler) Delete(ctx context.Context, service *corev1.Service) (err e
 		lb = nil
 	case err != nil:
 		return err
+	case !wasIts(service, lb):
+		if err := r.SameProject(ctx); err != nil {
+			return fmt.Errorf("load balancer not found: %w", err)
+		}
+		lb = nil // one that only has the name is not ours yet
 	}
 	if lb != nil {
-		// A load balancer that only has the name is not ours yet.
-		certain := lb.Labels[ServiceLabel] == string(service.UID) || hasDefaultName(service, lb) || hasAddress(service, lb)
 		switch {
-		case !certain:
 		case s.Release:
 			err = r.release(ctx, service, lb)
 		case adopted:
@@ -453,7 +489,6 @@ func (r *Reconciler) Delete(ctx context.Context, service *corev1.Service) (err e
 		return err
 	}
 	r.inventory.forget(service.UID)
-	pass.deleted = true
 	return nil
 }
 

@@ -49,7 +49,8 @@ func NewRepair(reconciler *Reconciler, services corelisters.ServiceLister, nodes
 	return r
 }
 
-// Run works until the context ends. Only one replica may.
+// Run works until the context ends. Only one replica may, and only when it has
+// heard of all Services and Nodes: before, it would take them for gone.
 func (r *Repair) Run(ctx context.Context) {
 	for range repairWorkers {
 		go func() {
@@ -142,13 +143,13 @@ func (r *Repair) pass(ctx context.Context, service *corev1.Service) error {
 		return err
 	}
 	status, err := r.Reconciler.Repair(ctx, service, nodes)
-	if err != nil || status == nil || helpers.LoadBalancerStatusEqual(&service.Status.LoadBalancer, status) {
+	if status == nil || helpers.LoadBalancerStatusEqual(&service.Status.LoadBalancer, status) {
 		return err
 	}
 	updated := service.DeepCopy()
 	updated.Status.LoadBalancer = *status
-	_, err = helpers.PatchService(r.Client, service, updated)
-	return err
+	_, refused := helpers.PatchService(r.Client, service, updated)
+	return joinErrors(err, refused)
 }
 
 // TargetNodes lists the Nodes that are Targetable.

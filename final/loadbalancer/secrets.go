@@ -42,12 +42,13 @@ func (r *Repair) Secret(ctx context.Context, namespace, name string) (*corev1.Se
 
 // follow watches a Secret until no Service names it. It asks for that one only:
 // a Role with its name is right enough, and no other Secret gets here. Without
-// the right, the Secret is still read in each pass.
+// the right, the Secret is still read in each pass, and the right asked for again.
 func (r *Repair) follow(ctx context.Context, key types.NamespacedName, version string) {
 	logger := klog.FromContext(ctx)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	selector := fields.OneTermEqualSelector(metav1.ObjectNameField, key.Name).String()
+	told := false
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		if r.unwatch(key) {
 			cancel()
@@ -55,8 +56,14 @@ func (r *Repair) follow(ctx context.Context, key types.NamespacedName, version s
 		}
 		changes, err := r.Client.Secrets(key.Namespace).Watch(ctx, metav1.ListOptions{FieldSelector: selector})
 		if apierrors.IsForbidden(err) {
-			logger.Error(err, "Changes of a Secret are noticed late", "secret", key, "period", r.Period)
-			cancel()
+			if !told {
+				logger.Error(err, "Changes of a Secret are noticed late", "secret", key, "period", r.Period)
+			}
+			told = true
+			select { // somebody may grant it
+			case <-time.After(r.Period):
+			case <-ctx.Done():
+			}
 			return
 		}
 		if err != nil {
