@@ -5,7 +5,9 @@
 //	Desired + the load balancer as the API shows it → []Step   (pure)
 //	[]Step → requests                                          (Reconciler)
 //
-// Nothing else writes, so a plan can be printed instead.
+// Nothing else changes a load balancer that exists, so a plan can be printed
+// instead. What is no step: that load balancers are created and deleted, and
+// certificates, which listeners need before.
 package loadbalancer
 
 import (

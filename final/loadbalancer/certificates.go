@@ -29,6 +29,9 @@ const stagingLabel = "HC-Use-Staging-CA"
 // errPending says that a certificate has been asked for and is not there yet.
 var errPending = errors.New("certificate is being issued")
 
+// errAbsent says in a plan that a certificate will be created.
+var errAbsent = errors.New("there is no such certificate, so it is created")
+
 // issuanceError says why a certificate could not be issued.
 type issuanceError struct {
 	certificate *hcloud.Certificate
@@ -64,7 +67,7 @@ func (r *Reconciler) addCertificates(ctx context.Context, service *corev1.Servic
 	case errors.As(err, &failed):
 		p.again = failed.again
 		p.warnings = append(p.warnings, Warning{events.CertificateFailed, err.Error()})
-	case errors.Is(err, errPending):
+	case errors.Is(err, errPending), errors.Is(err, errAbsent):
 		p.pending = true
 		p.warnings = append(p.warnings, Warning{events.CertificatePending, err.Error()})
 	case err != nil:
@@ -199,13 +202,14 @@ func (r *Reconciler) managedCertificate(ctx context.Context, service *corev1.Ser
 	if s.ACMEStaging {
 		opts.Labels[stagingLabel] = "true"
 	}
-	if write {
-		id, err := r.createCertificate(ctx, service, opts)
-		if err != nil {
-			return 0, err
-		}
-		d.keep = append(d.keep, id)
+	if !write {
+		return 0, fmt.Errorf("managed certificate %s for %s: %w", opts.Name, strings.Join(domains, ", "), errAbsent)
 	}
+	id, err := r.createCertificate(ctx, service, opts)
+	if err != nil {
+		return 0, err
+	}
+	d.keep = append(d.keep, id)
 	return 0, fmt.Errorf("managed certificate %s for %s: %w", opts.Name, strings.Join(domains, ", "), errPending)
 }
 
@@ -266,7 +270,7 @@ func (r *Reconciler) secretCertificate(ctx context.Context, service *corev1.Serv
 	case found != nil:
 		return found.ID, nil
 	case !write:
-		return 0, fmt.Errorf("certificate of Secret %s: %w", name, errPending)
+		return 0, fmt.Errorf("certificate %s of Secret %s: %w", opts.Name, name, errAbsent)
 	}
 	id, err := r.createCertificate(ctx, service, opts)
 	if err != nil {

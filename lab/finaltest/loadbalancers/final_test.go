@@ -235,12 +235,14 @@ func TestDryRun(t *testing.T) {
 
 	f.cloud("load-balancer", "remove-target", "web", "--server", "worker-1")
 	f.service("new", 2, map[string]string{"name": "new"})
+	secure := f.service("secure", 1, map[string]string{"name": "secure", "protocol": "https", "certificate-type": "managed", "http-managed-certificate-domains": "example.org"})
 
 	f.cloud("requests", "clear")
 	plan := f.run("--dry-run")
 	for _, line := range []string{
 		"default/new: create load balancer new of type lb11 with 2 listeners and 2 targets: there is none\n",
 		"default/web: add target server 3000001 (Node worker-1): it is not there\n",
+		"default/secure: warning: managed certificate ccm-managed-certificate-" + string(secure.UID) + " for example.org: there is no such certificate, so it is created\n",
 	} {
 		if !strings.Contains(plan, line) {
 			t.Errorf("--dry-run lacks %q:\n%s", line, plan)
