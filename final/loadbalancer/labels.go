@@ -1,6 +1,7 @@
 package loadbalancer
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -8,13 +9,14 @@ import (
 	"strings"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // Labels of load balancers and certificates. They are all that we remember.
 const (
-	ServiceLabel = "hcloud-ccm/service-uid" // UID of the Service that owns it, as the official CCM has it
+	ServiceLabel = "hcloud-ccm/service-uid" // UID of the Service that it was made for, as the official CCM has it
+	AdoptedLabel = "hcloud-ccm/adopted"     // instead of that, UID of the Service that uses what others have made
 	ClusterLabel = "hcloud-ccm/cluster"     // identity of the Service's cluster
-	AdoptedLabel = "hcloud-ccm/adopted"     // "true" if somebody else has made it
 
 	rdnsLabel = "hcloud-ccm/rdns" // which reverse DNS entries we have set
 
@@ -23,6 +25,12 @@ const (
 	portsLabel   = "hcloud-ccm/ports"
 	serversLabel = "hcloud-ccm/servers"
 )
+
+// ownerOf returns the UID of the Service that has a load balancer, empty if no
+// label tells.
+func ownerOf(labels map[string]string) types.UID {
+	return types.UID(cmp.Or(labels[ServiceLabel], labels[AdoptedLabel]))
+}
 
 // managed tells whether a label is ours to set and remove.
 func managed(key string) bool {

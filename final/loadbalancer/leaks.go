@@ -87,22 +87,22 @@ func (r *Reconciler) Leaks(ctx context.Context, pods netip.Prefix, live Live) ([
 // whether it is certain that it is this cluster's. What has the label of another
 // cluster is not our concern.
 func orphan(labels map[string]string, cluster string, services map[types.UID]bool) (why string, certain bool) {
-	uid, of := labels[ServiceLabel], labels[ClusterLabel]
+	uid, of := ownerOf(labels), labels[ClusterLabel]
 	switch {
-	case uid == "" || services[types.UID(uid)]:
+	case uid == "" || services[uid]:
 		return "", false
 	case of == "":
-		return "Service " + uid + " is gone, or another cluster's: the label " + ClusterLabel + " is missing", false
+		return fmt.Sprintf("Service %s is gone, or another cluster's: the label %s is missing", uid, ClusterLabel), false
 	case of != cluster:
 		return "", false
 	}
-	return "Service " + uid + " is gone", true
+	return fmt.Sprintf("Service %s is gone", uid), true
 }
 
 // stillGone returns an error if the Service of something is there after all.
 func stillGone(ctx context.Context, labels map[string]string, live Live) error {
 	services, err := live(ctx)
-	if err == nil && services[types.UID(labels[ServiceLabel])] {
+	if err == nil && services[ownerOf(labels)] {
 		err = errNeeded
 	}
 	return err

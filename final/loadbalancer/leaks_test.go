@@ -65,7 +65,7 @@ func TestLeaks(t *testing.T) {
 			api.certificate.UsedBy = []schema.CertificateUsedByRef{{ID: 3, Type: "load_balancer"}}
 		}, want: []string{lb}, wantErrs: 1},
 		{name: "the certificate gets other labels", then: func(api *leaky, _ map[types.UID]bool) { api.certificate.Labels = nil }, want: []string{lb}, wantErrs: 1},
-		{name: "others have made the load balancer", before: func(api *leaky) { api.lb.Labels[AdoptedLabel] = "true" }, want: []string{certificate}},
+		{name: "others have made the load balancer", before: func(api *leaky) { api.lb.Labels = map[string]string{AdoptedLabel: "gone", ClusterLabel: "here"} }, want: []string{certificate}},
 		{name: "the cluster is unknown", before: func(api *leaky) { delete(api.lb.Labels, ClusterLabel) }, want: []string{certificate}},
 	}
 	for _, test := range tests {

@@ -39,15 +39,15 @@ type identity struct {
 // what has it must belong to nobody, or to a Service that this cluster no longer
 // has.
 func identify(service *corev1.Service, s *Settings, id identity, lbs []*hcloud.LoadBalancer) (lb *hcloud.LoadBalancer, adopted bool, err error) {
-	labelled := filter(lbs, func(lb *hcloud.LoadBalancer) bool { return lb.Labels[ServiceLabel] == string(service.UID) })
+	labelled := filter(lbs, func(lb *hcloud.LoadBalancer) bool { return ownerOf(lb.Labels) == service.UID })
 	switch {
 	case len(labelled) > 1:
-		return nil, false, fmt.Errorf("%d load balancers have the label %s=%s: remove it from all but one", len(labelled), ServiceLabel, service.UID)
+		return nil, false, fmt.Errorf("%d load balancers have the label %s=%s, or %s: remove it from all but one", len(labelled), ServiceLabel, service.UID, AdoptedLabel)
 	case len(labelled) == 1:
 		return id.ofThisCluster(service, labelled[0], s)
 	}
 	unlabelled := filter(lbs, func(lb *hcloud.LoadBalancer) bool {
-		return lb.Labels[ServiceLabel] == "" && (hasDefaultName(service, lb) || hasAddress(service, lb))
+		return ownerOf(lb.Labels) == "" && (hasDefaultName(service, lb) || hasAddress(service, lb))
 	})
 	switch {
 	case len(unlabelled) > 1:
@@ -88,7 +88,7 @@ func hasAddress(service *corev1.Service, lb *hcloud.LoadBalancer) bool {
 // wasIts tells whether a load balancer, if there is one, was the Service's before,
 // even if it has lost its label.
 func wasIts(service *corev1.Service, lb *hcloud.LoadBalancer) bool {
-	return lb != nil && (lb.Labels[ServiceLabel] == string(service.UID) || hasDefaultName(service, lb) || hasAddress(service, lb))
+	return lb != nil && (ownerOf(lb.Labels) == service.UID || hasDefaultName(service, lb) || hasAddress(service, lb))
 }
 
 // ofThisCluster accepts a load balancer unless another cluster's label is on it.
@@ -102,31 +102,34 @@ func (id identity) ofThisCluster(service *corev1.Service, lb *hcloud.LoadBalance
 // isAdopted tells whether others have made the load balancer: a label says so,
 // or there is nothing that says that we have. Taking over ends it.
 func isAdopted(service *corev1.Service, lb *hcloud.LoadBalancer, s *Settings) bool {
-	unknown := lb.Labels[ServiceLabel] == "" && !hasDefaultName(service, lb)
+	unknown := ownerOf(lb.Labels) == "" && !hasDefaultName(service, lb)
 	return (lb.Labels[AdoptedLabel] != "" || unknown) && !s.TakeOver
 }
 
 // byName decides about a load balancer that an annotation names.
 func (id identity) byName(service *corev1.Service, lb *hcloud.LoadBalancer, s *Settings) (*hcloud.LoadBalancer, bool, error) {
-	owner, cluster := lb.Labels[ServiceLabel], lb.Labels[ClusterLabel]
-	if name, live := id.owner(types.UID(owner)); owner != "" && live {
+	owner, cluster := ownerOf(lb.Labels), lb.Labels[ClusterLabel]
+	if name, live := id.owner(owner); owner != "" && live {
 		return nil, false, &ConflictError{lb.Name, fmt.Sprintf("Service %s: choose another name with annotation %sname", name, Prefix)}
 	}
 	nobodys, ours := owner == "" && cluster == "", cluster != "" && cluster == id.cluster
 	if nobodys || ours || s.TakeOver {
 		return lb, isAdopted(service, lb, s), nil
 	}
-	return nil, false, &ConflictError{lb.Name, fmt.Sprintf("Service %s of cluster %s: if that is gone, set annotation %stakeover to true", cmp.Or(owner, "unknown"), cmp.Or(cluster, "unknown"), Prefix)}
+	return nil, false, &ConflictError{lb.Name, fmt.Sprintf("Service %s of cluster %s: if that is gone, set annotation %stakeover to true", cmp.Or(string(owner), "unknown"), cmp.Or(cluster, "unknown"), Prefix)}
 }
 
 // adopt leaves to others what they have made: what no annotation asks for is
 // wanted as it is, and their name always. Who does not reach targets through the
-// network does not mind which one it is.
+// network does not mind which one it is. The label that the official CCM has, too,
+// is for what was made for a Service: tools that keep that one, and take away the
+// others, must not make the load balancer look so.
 func (d *Desired) adopt(s *Settings, lb *hcloud.LoadBalancer) (warnings []Warning) {
 	if s.Name != "" && s.Name != lb.Name {
 		warnings = append(warnings, Warning{events.NotApplied, fmt.Sprintf("annotation %sname: %s is not applied, somebody else has named the load balancer %s; to get another one, delete the Service", Prefix, s.Name, lb.Name)})
 	}
-	d.Labels[AdoptedLabel] = "true"
+	d.Labels[AdoptedLabel] = d.Labels[ServiceLabel]
+	delete(d.Labels, ServiceLabel)
 	d.Name = lb.Name
 	if !s.has("type") {
 		d.Type = lb.LoadBalancerType.Name

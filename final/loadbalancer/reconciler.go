@@ -296,7 +296,7 @@ func (r *Reconciler) labelled(ctx context.Context, service *corev1.Service) (*hc
 		return nil, err
 	}
 	for _, lb := range lbs {
-		if lb.Labels[ServiceLabel] == string(service.UID) {
+		if ownerOf(lb.Labels) == service.UID {
 			return lb, nil
 		}
 	}
@@ -506,14 +506,15 @@ func (r *Reconciler) delete(ctx context.Context, service *corev1.Service, lb *hc
 }
 
 // release takes off the labels that make a load balancer the Service's. Those
-// that tell what on it is ours, and what is others', stay: who takes it next, the
-// Service perhaps, has to know.
+// that tell which listeners and targets of an adopted one are ours stay: who takes
+// it next, the Service perhaps, has to know.
 func (r *Reconciler) release(ctx context.Context, service *corev1.Service, lb *hcloud.LoadBalancer) error {
 	if lb == nil {
 		return nil
 	}
 	labels := maps.Clone(lb.Labels)
 	delete(labels, ServiceLabel)
+	delete(labels, AdoptedLabel)
 	delete(labels, ClusterLabel)
 	return r.steps(ctx, service, lb, relabel(lb, labels, "annotation "+Prefix+"release lets go of it"))
 }

@@ -277,7 +277,7 @@ func TestLeaks(t *testing.T) {
 		f.cloud(append([]string{"load-balancer", "create", "--name", name}, labels...)...)
 		f.cloud(append([]string{"certificate", "create", "--name", name, "--type", "managed", "--domain", "example.org"}, labels...)...)
 	}
-	f.cloud(append([]string{"load-balancer", "create", "--name", "adopted", "--label", "hcloud-ccm/adopted=true"}, labels("gone", system.UID)...)...)
+	f.cloud("load-balancer", "create", "--name", "adopted", "--label", "hcloud-ccm/adopted=gone", "--label", fmt.Sprint("hcloud-ccm/cluster=", system.UID))
 	f.cloud("load-balancer", "enable-protection", "kept", "delete")
 	f.cloud("load-balancer", "add-service", "terraform", "--protocol", "https", "--http-certificates", "kept")
 	f.cloud(append([]string{"certificate", "create", "--name", "web", "--type", "managed", "--domain", "example.org"}, labels(web.UID, system.UID)...)...)
