@@ -128,7 +128,7 @@ func row[T any](name string, k kind[T], field func(*Settings) *T, a Annotation) 
 // Annotations is the table.
 var Annotations = []Annotation{
 	row("name", name, func(s *Settings) *string { return &s.Name },
-		Annotation{Scope: Always, Default: "a and the Service's UID", Doc: "Name of the load balancer. If there is one of that name that belongs to nobody, it is adopted: its other listeners and targets stay, and so does it when the Service goes."}),
+		Annotation{Scope: Always, Default: "a and the Service's UID", Doc: "Name of the load balancer. If there is one of that name that belongs to nobody, it is adopted: its other listeners and targets stay, and what no annotation asks for, such as its type or its network, stays as it is; its name in any case. So does the load balancer when the Service goes."}),
 	row("location", place, func(s *Settings) *string { return &s.Location },
 		Annotation{Scope: AtCreation, Variable: "HCLOUD_LOAD_BALANCERS_LOCATION", Doc: "Location of the load balancer. Wins over the network zone. Empty means that the variable does not count."}),
 	row("network-zone", place, func(s *Settings) *string { return &s.NetworkZone },
