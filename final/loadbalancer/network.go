@@ -42,7 +42,7 @@ func (r *Reconciler) checkMove(ctx context.Context, d *Desired, actual *hcloud.L
 	if d.Labels[AdoptedLabel] != "" {
 		return &ConflictError{
 			fmt.Sprintf("%s, in network %d,", actual.Name, actual.PrivateNet[0].Network.ID),
-			fmt.Sprintf("whoever has attached it there, and %s: do without annotation %suse-private-ip, or set %[2]stakeover to true", why, Prefix),
+			fmt.Sprintf("whoever has attached it there, and %s: set annotation %suse-private-ip to false and remove %[2]sprivate-ipv4 and -subnet-ip-range, or set %[2]stakeover to true", why, Prefix),
 		}
 	}
 	network, _, err := r.Client.Network.GetByID(ctx, d.Network)

@@ -51,7 +51,7 @@ func identify(service *corev1.Service, s *Settings, id identity, lbs []*hcloud.L
 	})
 	switch {
 	case len(unlabelled) > 1:
-		return nil, false, fmt.Errorf("load balancers %s and %s may both be the Service's: set the label %s=%s of one", unlabelled[0].Name, unlabelled[1].Name, ServiceLabel, service.UID)
+		return nil, false, fmt.Errorf("load balancers %s and %s may both be the Service's: set the label %s=%s of the one that was made for it", unlabelled[0].Name, unlabelled[1].Name, ServiceLabel, service.UID)
 	case len(unlabelled) == 1:
 		return id.ofThisCluster(service, unlabelled[0], s)
 	}
