@@ -2,6 +2,7 @@ package loadbalancers
 
 import (
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -52,7 +53,7 @@ func TestL01(t *testing.T) {
 	late := f.service("late", 1, map[string]string{"node-selector": "none=here"})
 	f.told(late, "SyncLoadBalancerFailed", doubt)
 	for _, r := range f.Cloud.Requests(project) {
-		if r.Method != "GET" && r.Status < 300 {
+		if r.Method != http.MethodGet && r.Status < 300 {
 			t.Errorf("in the other project: %s %s %d", r.Method, r.Path, r.Status)
 		}
 	}
