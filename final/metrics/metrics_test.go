@@ -66,7 +66,11 @@ func TestLoadBalancer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			registry := prometheus.NewRegistry()
 			m := New(registry)
-			want := map[string]float64{"failing_load_balancers": test.want}
+			want := map[string]float64{
+				"failing_load_balancers": test.want,
+				"load_balancer_type_cache_requests_total all hit load_balancer":  0,
+				"load_balancer_type_cache_requests_total all miss load_balancer": 0,
+			}
 			for _, p := range test.passes {
 				m.LoadBalancer(p.service, p.err)
 				result := "success"

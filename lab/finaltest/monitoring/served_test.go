@@ -160,6 +160,13 @@ func TestServed(t *testing.T) {
 	}
 
 	where, needs := expressions(t)
+	labels := []string{
+		`cloud_controller_manager_operations_total{op="EnsureLoadBalancer"}`,
+		`cloud_controller_manager_server_cache_requests_total{subsystem="instances", mode="all"}`,
+		`cloud_controller_manager_server_cache_requests_total{subsystem="routes", mode="all"}`,
+		`cloud_controller_manager_load_balancer_type_cache_requests_total{subsystem="load_balancer", result="miss"}`,
+	}
+	where, needs = append(where, labels...), append(needs, analyse(t, labels)...)
 	var plain served
 	l.eventually(func() string {
 		_, text, err := get(t.Context(), "http://"+address+"/metrics", "")
