@@ -380,6 +380,7 @@ func TestAdopt(t *testing.T) {
 	ours := []string{"set name and labels of edge", "add target server 1 (Node node-1)", "add listener 80"}
 	tests := []struct {
 		name         string
+		defaults     Defaults
 		annotations  map[string]string
 		change       func(*hcloud.LoadBalancer)
 		want         []string
@@ -391,7 +392,10 @@ func TestAdopt(t *testing.T) {
 			name: "an annotation asks for an algorithm", annotations: map[string]string{"algorithm-type": "least_connections"},
 			want: []string{ours[0], "change algorithm to least_connections", ours[1], ours[2]},
 		},
-		{name: "a type stays", change: func(lb *hcloud.LoadBalancer) { lb.LoadBalancerType = types3["small"] }, want: ours},
+		{
+			name: "a type stays, and a variable does not count", defaults: Defaults{Type: "large"},
+			change: func(lb *hcloud.LoadBalancer) { lb.LoadBalancerType = types3["small"] }, want: ours,
+		},
 		{
 			name: "an annotation asks for a larger type", annotations: map[string]string{"type": "large"},
 			change: func(lb *hcloud.LoadBalancer) { lb.LoadBalancerType = types3["small"] },
@@ -436,11 +440,11 @@ func TestAdopt(t *testing.T) {
 				test.change(m.lb)
 			}
 			service := web(test.annotations, 80)
-			s, err := Parse(service, small)
+			s, err := Parse(service, test.defaults)
 			if err != nil {
 				t.Fatal(err)
 			}
-			d := want(t, service, nodes(1), small)
+			d := want(t, service, nodes(1), test.defaults)
 			warnings := d.adopt(s, m.lb)
 			var conflict *ConflictError
 			if err := (&Reconciler{}).checkMove(t.Context(), d, m.lb); errors.As(err, &conflict) != test.wantConflict {
