@@ -150,13 +150,13 @@ func TestWarnings(t *testing.T) {
 		t.Fatal(err)
 	}
 	deprecated := hcloud.LoadBalancerType{Name: "lb11", DeprecatableResource: hcloud.DeprecatableResource{
-		Deprecation: &hcloud.DeprecationInfo{UnavailableAfter: time.Date(2030, 1, 31, 0, 0, 0, 0, time.UTC)},
+		Deprecation: &hcloud.DeprecationInfo{UnavailableAfter: time.Unix(0, 0).UTC()},
 	}}
 	got := append(append(warn(service, s), warnType(&deprecated)...), warnType(&hcloud.LoadBalancerType{Name: "lb21"})...)
 	want := []Warning{
 		{events.AnnotationWithoutEffect, "annotation " + Prefix + "http-cookie-name has no effect: all ports have the protocol tcp"},
 		{events.AnnotationWithoutEffect, "annotation " + Prefix + "health-check-http-path has no effect: with spec.externalTrafficPolicy Local kube-proxy is asked, unless " + Prefix + "health-check-port or " + Prefix + "health-check-protocol says what to ask"},
-		{events.LoadBalancerTypeDeprecated, "type lb11 is deprecated, and cannot be had any more from 2030-01-31 on: set annotation " + Prefix + "type to another one"},
+		{events.LoadBalancerTypeDeprecated, "type lb11 is deprecated, and cannot be had any more from 1970-01-01 on: set annotation " + Prefix + "type to another one"},
 	}
 	if diff := cmp.Diff(want, got, cmpopts.EquateComparable(events.Reason{})); diff != "" {
 		t.Errorf("warnings (-want +got):\n%s", diff)
