@@ -31,7 +31,7 @@ func newWatchdog(dir string) (*watchdog, error) {
 	if err := os.Mkdir(filepath.Join(dir, "listed"), 0o700); err != nil {
 		return nil, err
 	}
-	if err := os.WriteFile(w.cmd.Path, watchdogScript, 0o700); err != nil {
+	if err := writeProgram(w.cmd.Path, watchdogScript); err != nil {
 		return nil, err
 	}
 	// Neither Ctrl-C nor a hang-up of the terminal reaches another session.
@@ -58,7 +58,16 @@ func newWatchdog(dir string) (*watchdog, error) {
 func (w *watchdog) wrap(binary string) (path string, err error) {
 	path = filepath.Join(w.dir, filepath.Base(binary))
 	script := fmt.Sprintf("#!/bin/sh\nexec %s run %s \"$@\"\n", shellQuote(w.cmd.Path), shellQuote(binary))
-	return path, os.WriteFile(path, []byte(script), 0o700)
+	return path, writeProgram(path, []byte(script))
+}
+
+// writeProgram writes a file that can be run. While it is open for writing no
+// other goroutine may fork: the child would have it open as well for a moment,
+// and who runs it in that moment is told "text file busy" (golang.org/issue/22315).
+func writeProgram(path string, text []byte) error {
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	return os.WriteFile(path, text, 0o700)
 }
 
 func shellQuote(s string) string {
