@@ -37,8 +37,9 @@ func TestReferencePages(t *testing.T) {
 			"All names have the prefix `load-balancer.hetzner.cloud/`. They are those of the official CCM and mean the same; `takeover`,\n" +
 			"`release`, `repair-disabled`, `refuse-source-ranges`, `http-tls-secret`, and lists of ports are additions. Durations are `10`\n" +
 			"or `10s`. A variable holds the value for Services without the annotation. An annotation that is removed leaves the load\n" +
-			"balancer as if it had never been there. A wrong value changes nothing, and an event says what would be right; with\n" +
-			"`final/deploy/optional/admission.yaml` the API server refuses it.\n\n",
+			"balancer as if it had never been there, but for its type. A wrong value changes nothing, and an event says what would be\n" +
+			"right; with `final/deploy/optional/admission.yaml` the API server refuses it. For `http-tls-secret` we need the right to read\n" +
+			"Secrets, which `final/deploy/optional/tls-secrets.yaml` gives, and `rbac.tlsSecrets` in the chart.\n\n",
 	} {
 		t.Run(table, func(t *testing.T) {
 			body, err := exec.CommandContext(t.Context(), binary, "reference", table).Output()
