@@ -148,8 +148,6 @@ func plan(cmd *cobra.Command, kubeconfig string) error {
 		if err != nil {
 			lines = append(lines, "error: "+err.Error())
 			failed++
-		} else if len(lines) == 0 {
-			lines = []string{"nothing to do"}
 		}
 		for _, line := range lines {
 			fmt.Fprintf(cmd.OutOrStdout(), "%s: %s\n", name, line)

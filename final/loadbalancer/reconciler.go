@@ -588,6 +588,9 @@ func (r *Reconciler) Plan(ctx context.Context, service *corev1.Service, nodes []
 			lines = append(lines, "wait until targets are healthy, then move more of them")
 		}
 	}
+	if len(lines) == 0 && len(p.faults) == 0 {
+		lines = append(lines, "nothing to do")
+	}
 	for _, w := range p.warnings {
 		lines = append(lines, "warning: "+w.Text)
 	}

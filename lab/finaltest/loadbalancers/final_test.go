@@ -230,8 +230,10 @@ func TestDryRun(t *testing.T) {
 	f.startCCM()
 	f.initialized(2)
 	f.service("web", 1, map[string]string{"name": "web"})
-	f.ready(1, 2)
+	f.service("settled", 1, map[string]string{"name": "settled", "location": "hel1"})
+	f.ready(2, 2)
 	f.stop()
+	f.annotate("settled", "location", "fsn1")
 
 	f.cloud("load-balancer", "remove-target", "web", "--server", "worker-1")
 	f.service("new", 2, map[string]string{"name": "new"})
@@ -242,6 +244,7 @@ func TestDryRun(t *testing.T) {
 	for _, line := range []string{
 		"default/new: create load balancer new of type lb11 with 2 listeners and 2 targets: there is none\n",
 		"default/web: add target server 3000001 (Node worker-1): it is not there\n",
+		"default/settled: nothing to do\n", "default/settled: warning: annotation load-balancer.hetzner.cloud/location: fsn1 is not applied",
 		"default/secure: warning: managed certificate ccm-managed-certificate-" + string(secure.UID) + " for example.org: there is no such certificate, so it is created\n",
 	} {
 		if !strings.Contains(plan, line) {
