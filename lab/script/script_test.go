@@ -57,10 +57,12 @@ func newRunner(t *testing.T, o Options) *Runner {
 // CCM_LAB_MATRIX=full they run on all stages in between as well, and the last
 // stage in a bigger cluster.
 func TestScripts(t *testing.T) {
+	t.Parallel()
 	full := os.Getenv("CCM_LAB_MATRIX") == "full"
 	names := stages(t)
 	for i, stage := range names {
 		t.Run(stage, func(t *testing.T) {
+			t.Parallel()
 			main := filepath.Join(root(t), "docs", stage+".txtar")
 			scripts, err := filepath.Glob(filepath.Join(root(t), "docs", stage+"*.txtar"))
 			if err != nil || len(scripts) == 0 {
@@ -143,6 +145,7 @@ func redLines(t *testing.T, page string) []string {
 // TestAnswers applies the answer to each exercise to its stage, and runs the
 // answer's script on the result.
 func TestAnswers(t *testing.T) {
+	t.Parallel()
 	answers, err := filepath.Glob(filepath.Join(root(t), "docs", "answers", "*.patch"))
 	if err != nil {
 		t.Fatal(err)

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strconv"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -47,6 +48,10 @@ func Stages(root string) ([]string, error) {
 	return names, nil
 }
 
+// builds has a function for each stage that this process builds, which does so
+// once: many tests at a time may want it.
+var builds sync.Map
+
 // BuildCCM returns the binary to run for a stage of the repository at root, or
 // for the path of a binary. A stage is built first.
 func BuildCCM(ctx context.Context, root, stageOrBinary string, log io.Writer) (string, error) {
@@ -58,14 +63,17 @@ func BuildCCM(ctx context.Context, root, stageOrBinary string, log io.Writer) (s
 		return filepath.Abs(path)
 	}
 	binary := filepath.Join(root, ".lab", "bin", stageOrBinary)
-	fmt.Fprintf(log, "building %s\n", stageOrBinary)
-	// Without debug information, linking takes half the time.
-	build := exec.CommandContext(ctx, "go", "build", "-ldflags=-s -w", "-o", binary, "./"+stageOrBinary)
-	build.Dir = root
-	if out, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build %s: %w\n%s", stageOrBinary, err, out)
-	}
-	return binary, nil
+	build, _ := builds.LoadOrStore(binary, sync.OnceValue(func() error {
+		fmt.Fprintf(log, "building %s\n", stageOrBinary)
+		// Without debug information, linking takes half the time.
+		build := exec.CommandContext(ctx, "go", "build", "-ldflags=-s -w", "-o", binary, "./"+stageOrBinary)
+		build.Dir = root
+		if out, err := build.CombinedOutput(); err != nil {
+			return fmt.Errorf("build %s: %w\n%s", stageOrBinary, err, out)
+		}
+		return nil
+	}))
+	return binary, build.(func() error)()
 }
 
 // ccmFlags are understood by every CCM that is made from k8s.io/cloud-provider.
