@@ -163,7 +163,7 @@ func (l *LoadBalancers) sameProject(ctx context.Context) error {
 	}
 	err = l.servers.Witness(metrics.LoadBalancer.In(ctx), ids)
 	if errors.Is(err, servers.ErrDoubt) {
-		return errors.New("no server of this cluster's Nodes is in this project: the API token may be that of another project")
+		return errors.New("no server of this cluster's Nodes is in this project: the API token may be that of another project. If all servers are gone, delete the Nodes")
 	}
 	return err
 }
@@ -176,10 +176,11 @@ func (l *LoadBalancers) GetLoadBalancerName(_ context.Context, _ string, service
 // GetLoadBalancer is called before a load balancer is deleted. If it does not
 // exist, the controller lets the Service go, and does not call
 // EnsureLoadBalancerDeleted. That one has more to look for, certificates for
-// example, so it is for it to find out.
+// example, so it is for it to find out. Services of another class are others' to
+// deal with.
 func (l *LoadBalancers) GetLoadBalancer(_ context.Context, _ string, service *corev1.Service) (*corev1.LoadBalancerStatus, bool, error) {
 	l.metrics.Operation("GetLoadBalancer")
-	return &service.Status.LoadBalancer, true, nil
+	return &service.Status.LoadBalancer, service.Spec.LoadBalancerClass == nil, nil
 }
 
 // EnsureLoadBalancer is called when the controller starts and when a Service

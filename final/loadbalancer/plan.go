@@ -408,7 +408,7 @@ func (p *planner) listeners(limit int) {
 			continue
 		}
 		step := Step{Kind: DeleteListener, Listener: Listener{Port: s.ListenPort}, Why: "the Service has no such port"}
-		if redirect && s.ListenPort == 80 || port80 && s.HTTP.RedirectHTTP {
+		if redirect && s.ListenPort == 80 || (redirect || port80) && s.HTTP.RedirectHTTP {
 			first = append(first, step)
 		} else {
 			last = append(last, step)

@@ -116,6 +116,12 @@ func TestPlanOrder(t *testing.T) {
 			want:  []string{"delete listener 80", "add listener 443"},
 		},
 		{
+			name:   "S27 a redirect moves to another port",
+			before: web(map[string]string{"protocol": "https", "http-redirect-http": "true", "http-certificates": "1"}, 443),
+			after:  web(map[string]string{"protocol": "https", "http-redirect-http": "true", "http-certificates": "1"}, 8443),
+			want:   []string{"delete listener 443", "add listener 8443"},
+		},
+		{
 			name: "S25 the health check follows the node port", before: web(nil, 80),
 			after: func() *corev1.Service { s := web(nil, 80); s.Spec.Ports[0].NodePort = 31000; return s }(),
 			want:  []string{"update listener 80"},

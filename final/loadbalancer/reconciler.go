@@ -60,7 +60,7 @@ type Reconciler struct {
 	certificates shared[*hcloud.Certificate]
 	issuance     *flowcontrol.Backoff // by ID of a managed certificate
 
-	mu     sync.Mutex
+	mu     sync.Mutex // for passes, and for what each has claimed
 	passes map[types.UID]*pass
 }
 
@@ -71,6 +71,7 @@ type pass struct {
 	deleted bool          // or about to be, and no Ensure since
 	tidy    bool          // no certificate of ours is there that nobody uses
 	wait    time.Duration // before the next look at what the cloud is busy with
+	claimed int64         // ID of the load balancer that it has, or is about to have
 }
 
 // later returns when to look again at what the cloud is busy with: ever more
@@ -314,6 +315,7 @@ func (r *Reconciler) reconcile(ctx context.Context, pass *pass, service *corev1.
 		return nil, err
 	}
 	if p.desired == nil {
+		r.unclaim(pass)
 		return service.Status.LoadBalancer.DeepCopy(), r.release(ctx, service, p.actual)
 	}
 	r.warn(pass, service, p.warnings)
@@ -327,6 +329,9 @@ func (r *Reconciler) reconcile(ctx context.Context, pass *pass, service *corev1.
 	case !wasIts(service, lb):
 		if err := r.SameProject(ctx); err != nil {
 			return nil, fmt.Errorf("adopt load balancer %s: %w", lb.Name, err)
+		}
+		if err := r.claim(pass, lb); err != nil {
+			return nil, err
 		}
 	}
 	shown, waiting, err := r.apply(ctx, pass, service, p, lb)
@@ -354,6 +359,26 @@ func (r *Reconciler) reconcile(ctx context.Context, pass *pass, service *corev1.
 	return Status(service, p.settings, lb, p.desired.Failed), err
 }
 
+// claim reserves a load balancer that belonged to nobody for a Service. Another
+// Service may have found it at the same time, in a list in which no label says so.
+func (r *Reconciler) claim(p *pass, lb *hcloud.LoadBalancer) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for uid, other := range r.passes {
+		if name, live := r.Owner(uid); other != p && other.claimed == lb.ID && live {
+			return &ConflictError{lb.Name, fmt.Sprintf("Service %s: choose another name with annotation %sname", name, Prefix)}
+		}
+	}
+	p.claimed = lb.ID
+	return nil
+}
+
+func (r *Reconciler) unclaim(p *pass) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p.claimed = 0
+}
+
 // create makes a load balancer with all that it needs, in one request. If the
 // answer is lost, the next pass finds it by its label. If one of the targets is
 // refused, they are added one by one afterwards, so that it harms no other.
@@ -370,8 +395,8 @@ func (r *Reconciler) create(ctx context.Context, service *corev1.Service, d *Des
 		result, _, err = r.Client.LoadBalancer.Create(ctx, opts)
 	}
 	if len(opts.Targets) == 0 || hcloud.IsError(err, hcloud.ErrorCodeInvalidInput, "resolve_cloud_public_targets_error", "resolve_cloud_private_targets_error") {
-		if err := r.SameProject(ctx); err != nil {
-			return nil, fmt.Errorf("create load balancer %s: %w", d.Name, err)
+		if doubt := r.SameProject(ctx); doubt != nil {
+			return nil, fmt.Errorf("create load balancer %s: %w", d.Name, joinErrors(explain(err), doubt))
 		}
 		opts.Targets = nil
 		result, _, err = r.Client.LoadBalancer.Create(ctx, opts)
