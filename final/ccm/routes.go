@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -134,16 +135,16 @@ func (r *Routes) CreateRoute(ctx context.Context, _, _ string, route *cloudprovi
 		return err
 	}
 	// It leads to a server that had this pod CIDR before, or to another cluster's.
-	if !r.exists(present) { // or that one is too new to be known
-		if _, err := r.owners(ctx, servers.JustNow); err != nil {
-			return err
-		}
+	there := routes.Route{Destination: wanted.Destination, Gateway: present}
+	leftover, err := r.leftover(ctx, there)
+	if err != nil {
+		return err
 	}
-	if r.foreign(present) {
+	if !leftover {
 		r.events.Warn(node, events.RouteConflict, "pod CIDR %s is routed to %s, a server that is none of this cluster's Nodes: two clusters must not share a range", wanted.Destination, present)
 		return fmt.Errorf("%s is routed to %s, a server that is none of this cluster's", wanted.Destination, present)
 	}
-	return r.table.Replace(ctx, routes.Route{Destination: wanted.Destination, Gateway: present}, wanted)
+	return r.table.Replace(ctx, there, wanted)
 }
 
 // DeleteRoute is called for routes that ListRoutes has returned. A route that is
@@ -199,6 +200,42 @@ func (r *Routes) foreign(gateway netip.Addr) bool {
 	defer r.mu.Unlock()
 	id, exists := r.gateways[gateway]
 	return exists && !r.ours[id]
+}
+
+// leftover tells whether a route of the cluster serves nobody any more: it leads
+// to no server, or to one that is, or has been, one of our Nodes, by provider ID
+// or, with more doubt, by name.
+func (r *Routes) leftover(ctx context.Context, route routes.Route) (bool, error) {
+	switch {
+	case r.foreign(route.Gateway):
+		if named, err := r.leftByName(route); err != nil || !named {
+			return false, err
+		}
+	case r.exists(route.Gateway):
+		return true, nil
+	}
+	// The server may have another name by now, or be too new to be known.
+	if _, err := r.owners(ctx, servers.JustNow); err != nil {
+		return false, err
+	}
+	if !r.foreign(route.Gateway) {
+		return true, nil
+	}
+	return r.leftByName(route)
+}
+
+// leftByName tells whether a route leads to the server with the name of a Node
+// without provider ID that does not have this pod CIDR, so it had it before it
+// registered again. ListRoutes leaves such a route until somebody needs the range.
+func (r *Routes) leftByName(route routes.Route) (bool, error) {
+	all, err := r.nodes.List(labels.Everything())
+	return slices.ContainsFunc(all, func(node *corev1.Node) bool {
+		if node.Spec.ProviderID != "" || nodes.Uninitialized(node) || slices.Contains(node.Spec.PodCIDRs, route.Destination.String()) {
+			return false
+		}
+		server := r.servers.Named(node.Name)
+		return server != nil && slices.Contains(nodes.PrivateIPs(server, r.network), route.Gateway)
+	}), err
 }
 
 // owners returns the names of the Nodes whose servers are in the network, by the
@@ -279,7 +316,8 @@ func (r *Routes) server(ctx context.Context, node *corev1.Node) (*hcloud.Server,
 
 // named returns the server with the name of a Node whose kubelet was never told
 // of a cloud. A name proves little: such a server's routes are made, and never
-// listed, so that none is deleted that another cluster may have made.
+// listed, so that none is deleted that another cluster may have made. One that the
+// Node has left behind is replaced when another Node has its range.
 func (r *Routes) named(ctx context.Context, node *corev1.Node) (*hcloud.Server, error) {
 	if nodes.Uninitialized(node) {
 		return nil, fmt.Errorf("node %s is not initialized yet", node.Name)

@@ -1,6 +1,7 @@
 package ccm
 
 import (
+	stdcmp "cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -34,7 +35,8 @@ import (
 // changes are done at once.
 type networkAPI struct {
 	servers  []int64
-	unlisted []int64 // exist, too
+	unlisted []int64          // exist, too
+	renamed  map[int64]string // to something else than server-n
 
 	mu       sync.Mutex
 	routes   []schema.NetworkRoute
@@ -51,7 +53,7 @@ func (a *networkAPI) start(t *testing.T) *hcloud.Client {
 		}
 	}
 	server := func(id int64) schema.Server {
-		return schema.Server{ID: id, Name: fmt.Sprintf("server-%d", id), PrivateNet: []schema.ServerPrivateNet{{
+		return schema.Server{ID: id, Name: stdcmp.Or(a.renamed[id], fmt.Sprintf("server-%d", id)), PrivateNet: []schema.ServerPrivateNet{{
 			Network: 7, IP: fmt.Sprintf("10.0.0.%d", id), AliasIPs: []string{fmt.Sprintf("10.0.1.%d", id)},
 		}}}
 	}
@@ -189,7 +191,7 @@ func TestListRoutes(t *testing.T) {
 }
 
 func TestCreateRoute(t *testing.T) {
-	all := []int64{1, 2, 3, 50, 60}
+	all := []int64{1, 2, 3, 50, 60, 61, 62, 63}
 	one := func(gateway string) []schema.NetworkRoute {
 		return []schema.NetworkRoute{{Destination: "10.244.1.0/24", Gateway: gateway}}
 	}
@@ -213,8 +215,24 @@ func TestCreateRoute(t *testing.T) {
 			want: []string{"delete_route 10.244.1.0/24 via 10.0.0.2", "add_route 10.244.1.0/24 via 10.0.0.1"},
 		},
 		{
-			name: "R02 leads to another cluster's server", routes: one("10.0.0.50"), node: "node-1", cidr: "10.244.1.0/24",
-			wantErr: "none of this cluster's", wantEvent: "RouteConflict pod CIDR 10.244.1.0/24 is routed to 10.0.0.50",
+			name: "R02 leads to another cluster's server", routes: one("10.0.0.60"), node: "node-1", cidr: "10.244.1.0/24",
+			wantErr: "none of this cluster's", wantEvent: "RouteConflict pod CIDR 10.244.1.0/24 is routed to 10.0.0.60",
+		},
+		{
+			name: "leads to a Node that knows of no cloud, and has another range now", routes: one("10.0.0.50"), node: "node-1", cidr: "10.244.1.0/24",
+			want: []string{"delete_route 10.244.1.0/24 via 10.0.0.50", "add_route 10.244.1.0/24 via 10.0.0.1"},
+		},
+		{
+			name: "leads to such a Node that has this range, too", routes: one("10.0.0.61"), node: "node-1", cidr: "10.244.1.0/24",
+			wantErr: "none of this cluster's", wantEvent: "RouteConflict pod CIDR 10.244.1.0/24 is routed to 10.0.0.61",
+		},
+		{
+			name: "leads to a server with the name of a Node that is not initialized", routes: one("10.0.0.62"), node: "node-1", cidr: "10.244.1.0/24",
+			wantErr: "none of this cluster's", wantEvent: "RouteConflict pod CIDR 10.244.1.0/24 is routed to 10.0.0.62",
+		},
+		{
+			name: "leads to a server with the name of a Node of another cloud", routes: one("10.0.0.63"), node: "node-1", cidr: "10.244.1.0/24",
+			wantErr: "none of this cluster's", wantEvent: "RouteConflict pod CIDR 10.244.1.0/24 is routed to 10.0.0.63",
 		},
 		{
 			name: "R05 outside of the cluster's range", node: "node-1", cidr: "10.99.1.0/24",
@@ -237,8 +255,11 @@ func TestCreateRoute(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			api := &networkAPI{servers: all, routes: test.routes}
+			twin := newNode("server-61", "")
+			twin.Spec.PodCIDRs = []string{"10.244.1.0/24"}
 			r, recorder := newTestRoutes(t, api, newNode("stranger", "k3s://stranger"), newNode("dedicated", "hrobot://7"),
-				newNode("onprem", ""), newNode("server-50", ""), uninitialized(newNode("fresh", "")), newNode("lost", "hcloud://77"))
+				newNode("onprem", ""), newNode("server-50", ""), uninitialized(newNode("fresh", "")), newNode("lost", "hcloud://77"),
+				twin, uninitialized(newNode("server-62", "")), newNode("server-63", "k3s://server-63"))
 			if _, err := r.ListRoutes(t.Context(), ""); err != nil {
 				t.Fatal(err)
 			}
@@ -328,6 +349,25 @@ func TestNamed(t *testing.T) {
 		}
 		if got := len(api.requests); got > 24 { // one of each in a pass, and two for what is new
 			t.Errorf("%d requests in ten passes, want 24 at most", got)
+		}
+	})
+}
+
+// TestRenamed leaves a route alone whose server had the name of a Node, and lost
+// it after the list of servers was read.
+func TestRenamed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := &networkAPI{servers: []int64{1, 2, 3, 50}, routes: []schema.NetworkRoute{{Destination: "10.244.1.0/24", Gateway: "10.0.0.50"}}}
+		r, recorder := newTestRoutes(t, api, newNode("server-50", ""))
+		pass(t, r)
+		time.Sleep(2 * servers.JustNow) // of the bubble's clock
+		api.renamed = map[int64]string{50: "other"}
+		err := r.CreateRoute(t.Context(), "", "", &cloudprovider.Route{TargetNode: "node-1", DestinationCIDR: "10.244.1.0/24"})
+		if err == nil || !strings.Contains(err.Error(), "none of this cluster's") {
+			t.Errorf("error = %v", err)
+		}
+		if got := recorded(recorder); !strings.Contains(got, "RouteConflict") || len(api.writes()) > 0 {
+			t.Errorf("events = %q, changes = %v", got, api.writes())
 		}
 	})
 }
