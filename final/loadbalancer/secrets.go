@@ -16,9 +16,13 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// watchDelay is the time between two watches of a Secret. The API server ends
-// each after half an hour or more.
-const watchDelay = 5 * time.Second
+// A watch of a Secret ends after watchTime, so that none stays open for long that
+// no Service needs, and another one begins after watchDelay. By itself the API
+// server would end each after half an hour or more.
+const (
+	watchTime  = 5 * time.Minute
+	watchDelay = 5 * time.Second
+)
 
 // Secret returns a Secret that a Service names, and asks for passes when it
 // changes from then on, or is created.
@@ -47,14 +51,17 @@ func (r *Repair) follow(ctx context.Context, key types.NamespacedName, version s
 	logger := klog.FromContext(ctx)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	selector := fields.OneTermEqualSelector(metav1.ObjectNameField, key.Name).String()
+	options := metav1.ListOptions{
+		FieldSelector:  fields.OneTermEqualSelector(metav1.ObjectNameField, key.Name).String(),
+		TimeoutSeconds: new(int64(watchTime.Seconds())),
+	}
 	told := false
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		if r.unwatch(key) {
 			cancel()
 			return
 		}
-		changes, err := r.Client.Secrets(key.Namespace).Watch(ctx, metav1.ListOptions{FieldSelector: selector})
+		changes, err := r.Client.Secrets(key.Namespace).Watch(ctx, options)
 		if apierrors.IsForbidden(err) {
 			if !told {
 				logger.Error(err, "Changes of a Secret are noticed late", "secret", key, "period", r.Period)
