@@ -365,7 +365,10 @@ func (r *Reconciler) claim(p *pass, lb *hcloud.LoadBalancer) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for uid, other := range r.passes {
-		if name, live := r.Owner(uid); other != p && other.claimed == lb.ID && live {
+		if other == p || other.claimed != lb.ID {
+			continue
+		}
+		if name, live := r.Owner(uid); live {
 			return &ConflictError{lb.Name, fmt.Sprintf("Service %s: choose another name with annotation %sname", name, Prefix)}
 		}
 	}
@@ -427,13 +430,10 @@ func (r *Reconciler) apply(ctx context.Context, pass *pass, service *corev1.Serv
 		if step.Last && len(errs) > 0 {
 			break
 		}
-		err := step.do(ctx, r.Client, lb)
-		if err == nil {
-			klog.FromContext(ctx).Info("Changed load balancer", "service", klog.KObj(service), "loadBalancer", lb.ID, "step", step.String())
-			r.Events.Tell(service, events.ChangedLoadBalancer, "%s", step.String())
-			continue
+		err := r.step(ctx, service, lb, step)
+		if err != nil {
+			errs = append(errs, err)
 		}
-		errs = append(errs, fmt.Errorf("load balancer %d: %s: %w", lb.ID, step.What(), explain(err)))
 		if errors.Is(err, context.DeadlineExceeded) {
 			break // whatever runs is still there, and refuses the others
 		}
@@ -579,12 +579,20 @@ func relabel(lb *hcloud.LoadBalancer, labels map[string]string, why string) []St
 func (r *Reconciler) steps(ctx context.Context, service *corev1.Service, lb *hcloud.LoadBalancer, steps []Step) error {
 	defer r.inventory.changed()
 	for _, step := range steps {
-		if err := step.do(ctx, r.Client, lb); err != nil {
-			return fmt.Errorf("load balancer %d: %s: %w", lb.ID, step.What(), explain(err))
+		if err := r.step(ctx, service, lb, step); err != nil {
+			return err
 		}
-		klog.FromContext(ctx).Info("Changed load balancer", "service", klog.KObj(service), "loadBalancer", lb.ID, "step", step.String())
-		r.Events.Tell(service, events.ChangedLoadBalancer, "%s", step.String())
 	}
+	return nil
+}
+
+// step makes one step, and tells of it.
+func (r *Reconciler) step(ctx context.Context, service *corev1.Service, lb *hcloud.LoadBalancer, step Step) error {
+	if err := step.do(ctx, r.Client, lb); err != nil {
+		return fmt.Errorf("load balancer %d: %s: %w", lb.ID, step.What(), explain(err))
+	}
+	klog.FromContext(ctx).Info("Changed load balancer", "service", klog.KObj(service), "loadBalancer", lb.ID, "step", step.String())
+	r.Events.Tell(service, events.ChangedLoadBalancer, "%s", step.String())
 	return nil
 }
 

@@ -223,7 +223,7 @@ func (s *session) ccm() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			env, arguments := splitArguments(args)
 			ccm := exec.CommandContext(cmd.Context(), s.binary, arguments...)
-			ccm.Env = slices.Concat(os.Environ(), s.stack.Environ(), env)
+			ccm.Env = s.stack.CCMEnviron(env...)
 			ccm.Stdout, ccm.Stderr = cmd.OutOrStdout(), cmd.ErrOrStderr()
 			return ccm.Run()
 		},

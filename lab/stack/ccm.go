@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"sync"
 	"syscall"
@@ -99,6 +100,18 @@ var fastFlags = []string{
 	"--route-reconciliation-period=2s",
 }
 
+// CCMEnviron returns the environment of a CCM in this lab, which env is added to.
+func (s *Stack) CCMEnviron(env ...string) []string {
+	return slices.Concat(os.Environ(), s.Environ(), []string{
+		// The official CCM asks the metadata service of the server it runs on whether
+		// that is attached to the network. A laptop has none.
+		"HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK=true",
+		// Nor does it tell of IPv6 unless it is asked to. The stages always do, and
+		// their scripts ask everybody for it.
+		"HCLOUD_INSTANCES_ADDRESS_FAMILY=dualstack",
+	}, env)
+}
+
 // StartCCM starts a CCM against this lab, with env added to its environment and
 // args to its flags. Its log is appended to the file logPath.
 func (s *Stack) StartCCM(binary, logPath, kubeconfig string, env, args []string) (*CCM, error) {
@@ -120,14 +133,7 @@ func (s *Stack) StartCCM(binary, logPath, kubeconfig string, env, args []string)
 		log:    log,
 		exited: make(chan struct{}),
 	}
-	c.cmd.Env = append(os.Environ(), s.Environ()...)
-	// The official CCM asks the metadata service of the server it runs on whether
-	// that is attached to the network. A laptop has none.
-	c.cmd.Env = append(c.cmd.Env, "HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK=true")
-	// Nor does it tell of IPv6 unless it is asked to. The stages always do, and
-	// their scripts ask everybody for it.
-	c.cmd.Env = append(c.cmd.Env, "HCLOUD_INSTANCES_ADDRESS_FAMILY=dualstack")
-	c.cmd.Env = append(c.cmd.Env, env...)
+	c.cmd.Env = s.CCMEnviron(env...)
 	c.cmd.Stdout, c.cmd.Stderr = log, log
 	// A group of its own: Ctrl-C in a terminal reaches it through us alone.
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

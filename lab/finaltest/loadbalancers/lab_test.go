@@ -97,7 +97,7 @@ func (f *fixture) stop() {
 func (f *fixture) run(args ...string) string {
 	f.t.Helper()
 	cmd := exec.CommandContext(f.t.Context(), f.binary, args...)
-	cmd.Env = append(append(os.Environ(), f.Environ()...), "HCLOUD_LOAD_BALANCERS_LOCATION=fsn1", "HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK=true")
+	cmd.Env = f.CCMEnviron("HCLOUD_LOAD_BALANCERS_LOCATION=fsn1")
 	var errOut bytes.Buffer
 	cmd.Stderr = &errOut
 	out, err := cmd.Output()
